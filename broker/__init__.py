@@ -1,0 +1,1 @@
+"""The daemon: server, connections, dispatch, one handler file per API, entry point."""

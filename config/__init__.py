@@ -1,0 +1,1 @@
+"""Every configuration key once: name, type, default, valid values, documentation, dynamic or not."""

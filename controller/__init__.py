@@ -1,0 +1,1 @@
+"""The metadata log, the cluster image replayed from it, and the decisions that append to it."""

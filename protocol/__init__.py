@@ -1,0 +1,1 @@
+"""Wire types, message classes, codecs, record batches and compression: pure, no I/O."""

@@ -1,0 +1,1 @@
+"""One file per API, request beside response; the class is the schema."""

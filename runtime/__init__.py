@@ -1,0 +1,1 @@
+"""The only home of clock, event loop, sockets, files, threads and randomness."""

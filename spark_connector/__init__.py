@@ -1,0 +1,1 @@
+"""PySpark pipelines over the stock Kafka source and sink."""

@@ -1,0 +1,1 @@
+"""The segmented log: segments, indexes, producer state, recovery, retention, compaction."""
