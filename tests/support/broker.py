@@ -1,0 +1,30 @@
+"""A pylogd of its own: the installed command as a real process on free ports."""
+
+from __future__ import annotations
+
+import os
+import sysconfig
+from pathlib import Path
+
+from support.daemon import Daemon
+
+
+class Pylogd(Daemon):
+    name = "pylogd"
+    start_timeout_s = 30.0
+    stop_timeout_s = 30.0
+
+    def prepare(self) -> None:
+        self.write_properties()
+
+    def command(self) -> list[str]:
+        program = Path(sysconfig.get_path("scripts")) / "pylogd"
+        return [str(program), "--config", str(self.directory / "server.properties")]
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "PYTHONFAULTHANDLER": "1", "PYTHONUNBUFFERED": "1"}
+
+    def assert_log_clean(self) -> None:
+        text = self.log_text()
+        at = text.find("Traceback (most recent call last)")
+        assert at < 0, f"an exception nobody handled:\n{text[max(0, at - 500) : at + 4000]}"
