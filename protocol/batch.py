@@ -1,14 +1,16 @@
 """Record batches of magic 2, the only format written since Kafka 4.
 
 The 61 bytes that open a batch, big endian:
-     0 base offset int64            12 partition leader epoch int32    17 crc uint32 (CRC-32C of everything from byte 21)
-     8 length int32 (after byte 12) 16 magic int8 = 2                  21 attributes int16
-    23 last offset delta int32      27 base timestamp int64            35 max timestamp int64
-    43 producer id int64            51 producer epoch int16            53 base sequence int32       57 record count int32
+     0 base offset int64                21 attributes int16           43 producer id int64
+     8 length int32 (behind byte 12)    23 last offset delta int32    51 producer epoch int16
+    12 partition leader epoch int32     27 base timestamp int64       53 base sequence int32
+    16 magic int8 = 2                   35 max timestamp int64        57 record count int32
+    17 CRC-32C uint32 of everything from byte 21 on
 then the records, compressed as a whole when the attributes say so.
 
-Attributes: 0-2 codec, 3 timestamp type (1 = LogAppendTime: the max timestamp is every record's timestamp), 4 transactional,
-5 control, 6 delete horizon (the base timestamp field holds the time at which tombstones may go; deltas are against it).
+Attributes: 0-2 codec, 3 timestamp type (1 = LogAppendTime: the max timestamp is every record's timestamp), 4
+transactional, 5 control, 6 delete horizon (the base timestamp field holds the time at which tombstones may go; deltas
+are against it).
 
 The CRC leaves out base offset, length and leader epoch, so a leader stamps those in place without touching the records.
 Records stay opaque unless somebody iterates them.
@@ -17,10 +19,10 @@ Records stay opaque unless somebody iterates them.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from struct import Struct, error as StructError
+from struct import Struct
+from struct import error as StructError
 
 from crc32c import crc32c
-
 from pylogd.protocol import compression as codecs
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import Header as Header
@@ -50,7 +52,8 @@ TRANSACTIONAL_FLAG = 0x10
 CONTROL_FLAG = 0x20
 DELETE_HORIZON_FLAG = 0x40
 
-# A legacy message (magic 0) is at least this long after its offset and size: what Kafka checks before looking at the magic.
+# A legacy message (magic 0) is at least this long after its offset and size: what Kafka checks before looking at the
+# magic.
 _LEGACY_OVERHEAD = 14
 
 _HEADER = Struct(">qiibIhiqqqhii")
@@ -175,13 +178,16 @@ def decrement_sequence(sequence: int, decrement: int) -> int:
 
 
 def parse_header(view: Buffer, pos: int = 0) -> BatchHeader:
-    """The header at `pos`; only its shape is checked. CORRUPT_MESSAGE when it cannot be one, UNSUPPORTED_FOR_MESSAGE_FORMAT for
-    the older magics. Whether the whole batch is there is the caller's business: `length` tells."""
+    """The header at `pos`; only its shape is checked. CORRUPT_MESSAGE when it cannot be one,
+    UNSUPPORTED_FOR_MESSAGE_FORMAT for the older magics. Whether the whole batch is there is the caller's business:
+    `length` tells."""
     try:
         header = BatchHeader(*_unpack_header(view, pos))
     except StructError:
         if len(view) - pos > MAGIC_POS and view[pos + MAGIC_POS] in (0, 1):
-            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats before 2 are not supported") from None
+            raise KafkaError(
+                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats before 2 are not supported"
+            ) from None
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{len(view) - pos} bytes are too few for a record batch header"
         ) from None
@@ -190,7 +196,9 @@ def parse_header(view: Buffer, pos: int = 0) -> BatchHeader:
             raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats before 2 are not supported")
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"invalid magic {header.magic} in record batch")
     if header.length < HEADER_SIZE:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"record batch length {header.length} is below the minimum {HEADER_SIZE}")
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"record batch length {header.length} is below the minimum {HEADER_SIZE}"
+        )
     return header
 
 
@@ -206,14 +214,16 @@ def iter_headers(view: Buffer) -> Iterator[tuple[int, BatchHeader]]:
 
 
 def batch_end(view: Buffer, pos: int = 0) -> int | None:
-    """Where the batch at `pos` ends, of any magic; None when it is not all there. CORRUPT_MESSAGE as Kafka's reader decides."""
+    """Where the batch at `pos` ends, of any magic; None when it is not all there. CORRUPT_MESSAGE as Kafka's reader
+    decides."""
     remaining = len(view) - pos
     if remaining < LOG_OVERHEAD:
         return None
     size: int = _INT32.unpack_from(view, pos + 8)[0]
     if size < _LEGACY_OVERHEAD:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"record size {size} is less than the minimum record overhead ({_LEGACY_OVERHEAD})"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"record size {size} is less than the minimum record overhead ({_LEGACY_OVERHEAD})",
         )
     if remaining <= MAGIC_POS:
         return None
@@ -342,8 +352,8 @@ def build_batch(
 ) -> bytearray:
     """One batch of `records`, numbered from `base_offset` in order, or at their own offsets with `keep_offsets`.
 
-    The base timestamp is the first record's (or the delete horizon), the max timestamp the largest, or `log_append_time`
-    when that is the timestamp type."""
+    The base timestamp is the first record's (or the delete horizon), the max timestamp the largest, or
+    `log_append_time` when that is the timestamp type."""
     body = bytearray()
     base_timestamp = NO_TIMESTAMP if delete_horizon is None else delete_horizon
     first = delete_horizon is None

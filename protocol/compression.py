@@ -4,11 +4,12 @@ Every decompressor takes a bound on its output, because a produced batch of a fe
 The libraries are imported on first use: a broker that never unpacks a batch never loads them.
 
 gzip    RFC 1952; several members one after another are one stream.
-snappy  xerial framing: `82 53 4e 41 50 50 59 00`, version int32, lowest compatible version int32, then chunks, each an int32 length
-        (big endian) and a raw snappy block of at most 32 KiB. Input without that magic is one raw snappy block: Kafka's reader
-        accepts it, and old clients write it.
-lz4     frame format, independent 64 KiB blocks, no content size, no checksums. A frame with dependent blocks is refused, as in Kafka.
-zstd    one or more frames.
+snappy  xerial framing: `82 53 4e 41 50 50 59 00`, version int32, lowest compatible version int32, then chunks, each an
+int32 length
+        (big endian) and a raw snappy block of at most 32 KiB. Input without that magic is one raw snappy block: Kafka's
+        reader accepts it, and old clients write it.
+lz4     frame format, independent 64 KiB blocks, no content size, no checksums. A frame with dependent blocks is
+refused, as in Kafka. zstd    one or more frames.
 """
 
 from __future__ import annotations
@@ -42,7 +43,8 @@ class CompressionError(Exception):
 
 
 def codec_id(name: str) -> int:
-    """The attribute bits of a codec named as in configurations (`none`, `gzip`, ...); ValueError when there is no such codec."""
+    """The attribute bits of a codec named as in configurations (`none`, `gzip`, ...); ValueError when there is no such
+    codec."""
     return NAMES.index("none" if name == "uncompressed" else name)
 
 
@@ -223,12 +225,15 @@ def _zstd_decompress(data: Buffer, max_size: int) -> bytes:
 
 
 def _zstd_check_whole(data: memoryview) -> None:
-    """The streaming reader ends quietly where its input ends, so the chain of block headers tells whether a frame was cut."""
+    """The streaming reader ends quietly where its input ends, so the chain of block headers tells whether a frame was
+    cut."""
     import zstandard
 
     pos, end = 0, len(data)
     while pos < end:
-        if end - pos >= 8 and data[pos] & 0xF0 == 0x50 and data[pos + 1 : pos + 4] == b"\x2a\x4d\x18":  # skippable frame
+        if (
+            end - pos >= 8 and data[pos] & 0xF0 == 0x50 and data[pos + 1 : pos + 4] == b"\x2a\x4d\x18"
+        ):  # skippable frame
             pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")
             continue
         has_checksum = zstandard.get_frame_parameters(data[pos:]).has_checksum

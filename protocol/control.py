@@ -1,8 +1,9 @@
 """Control records: what brokers and controllers write into logs for each other, never for consumers.
 
-Key: version int16 = 0, type int16. The value of an end-of-transaction marker is version int16 = 0 and the coordinator epoch int32;
-the other types carry the message of the same name (LeaderChangeMessage, SnapshotHeaderRecord, ...) without a version prefix.
-A control batch holds exactly one kind of record; transaction markers are transactional as well and have no sequence.
+Key: version int16 = 0, type int16. The value of an end-of-transaction marker is version int16 = 0 and the coordinator
+epoch int32; the other types carry the message of the same name (LeaderChangeMessage, SnapshotHeaderRecord, ...) without
+a version prefix. A control batch holds exactly one kind of record; transaction markers are transactional as well and
+have no sequence.
 """
 
 from __future__ import annotations

@@ -50,8 +50,8 @@ class Record:
 class RawRecord(NamedTuple):
     """Where the parts of one record lie in the uncompressed payload; a length of -1 is null.
 
-    `tail` is the position after the timestamp delta: from there to `end` the bytes do not depend on the base timestamp, so
-    a rewritten batch can copy them.
+    `tail` is the position after the timestamp delta: from there to `end` the bytes do not depend on the base timestamp,
+    so a rewritten batch can copy them.
     """
 
     start: int
@@ -68,7 +68,8 @@ class RawRecord(NamedTuple):
 
 
 def read_varint(data: bytes, pos: int) -> tuple[int, int]:
-    """A zigzag varint of at most 64 bits and the position after it; IndexError past the end, ValueError when too long."""
+    """A zigzag varint of at most 64 bits and the position after it; IndexError past the end, ValueError when too
+    long."""
     byte = data[pos]
     if byte < 0x80:
         return (byte >> 1) ^ -(byte & 1), pos + 1
@@ -99,7 +100,8 @@ def varint_size(value: int) -> int:
 
 
 def walk(payload: bytes, count: int) -> Iterator[RawRecord]:
-    """The records of an uncompressed payload; INVALID_RECORD when it holds anything but exactly `count` well-formed ones."""
+    """The records of an uncompressed payload; INVALID_RECORD when it holds anything but exactly `count` well-formed
+    ones."""
     pos = 0
     end_of_payload = len(payload)
     read = read_varint
@@ -115,10 +117,7 @@ def walk(payload: bytes, count: int) -> Iterator[RawRecord]:
             key_size, key_pos = read(payload, pos)
             value_size, value_pos = read(payload, key_pos + key_size if key_size > 0 else key_pos)
             header_count, headers_pos = read(payload, value_pos + value_size if value_size > 0 else value_pos)
-            if header_count:
-                pos = _skip_headers(payload, headers_pos, header_count, end)
-            else:
-                pos = headers_pos
+            pos = _skip_headers(payload, headers_pos, header_count, end) if header_count else headers_pos
         except (IndexError, ValueError):
             raise _invalid("found invalid record structure") from None
         if pos != end:

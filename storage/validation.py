@@ -1,8 +1,8 @@
 """What a log accepts: the checks between a produced batch and its place in the log, with Kafka's error codes and order.
 
-Usually only the 61 bytes of the header and the CRC are looked at. The records are unpacked when something depends on them:
-a compacted topic needs keys, a bound on old timestamps needs the smallest one, a timestamp too far ahead needs the list of offenders,
-another `compression.type` needs new bytes, and `pylogd.record.validation=full` asks for it.
+Usually only the 61 bytes of the header and the CRC are looked at. The records are unpacked when something depends on
+them: a compacted topic needs keys, a bound on old timestamps needs the smallest one, a timestamp too far ahead needs
+the list of offenders, another `compression.type` needs new bytes, and `pylogd.record.validation=full` asks for it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import RawRecord, append_moved, append_varint, varint_size, walk
 from pylogd.storage.config import INT64_MAX, LogConfig
 
-# Record errors listed in one reply: a hostile batch of a million bad records must not make a reply of a hundred megabytes.
+# Record errors listed in one reply: a hostile batch of a million bad records must not make a reply of a hundred
+# megabytes.
 _RECORD_ERRORS_MAX = 1000
 
 
@@ -44,8 +45,9 @@ class InvalidRecords(KafkaError):
 
 
 class Validated:
-    """One batch that may be appended: `view` is writable and ready to be stamped, `header` describes it (its base offset and
-    leader epoch are still the producer's). `log_append_time_ms` is -1 unless the topic uses LogAppendTime."""
+    """One batch that may be appended: `view` is writable and ready to be stamped, `header` describes it (its base
+    offset and leader epoch are still the producer's). `log_append_time_ms` is -1 unless the topic uses
+    LogAppendTime."""
 
     __slots__ = ("header", "log_append_time_ms", "max_timestamp", "view")
 
@@ -57,17 +59,21 @@ class Validated:
 
 
 def validate_produce_records(view: memoryview | None, version: int = 13) -> memoryview:
-    """The shape a Produce request promises: one whole batch, magic 2. Returns that batch without any torn bytes behind it."""
+    """The shape a Produce request promises: one whole batch, magic 2. Returns that batch without any torn bytes behind
+    it."""
     end = None if view is None else batch.batch_end(view)
     if view is None or end is None:
-        raise _invalid_record(f"Produce requests with version {version} must have at least one record batch per partition")
+        raise _invalid_record(
+            f"Produce requests with version {version} must have at least one record batch per partition"
+        )
     if view[batch.MAGIC_POS] != batch.MAGIC:
         raise _invalid_record(
             f"Produce requests with version {version} are only allowed to contain record batches with magic version 2"
         )
     if end < batch.HEADER_SIZE:
         raise KafkaError(
-            ErrorCode.CORRUPT_MESSAGE, f"the size {end} is smaller than the minimum allowed overhead {batch.HEADER_SIZE}"
+            ErrorCode.CORRUPT_MESSAGE,
+            f"the size {end} is smaller than the minimum allowed overhead {batch.HEADER_SIZE}",
         )
     if version < 7 and view[batch.ATTRIBUTES_POS + 1] & batch.CODEC_MASK == codecs.ZSTD:
         raise KafkaError(
@@ -78,15 +84,23 @@ def validate_produce_records(view: memoryview | None, version: int = 13) -> memo
         return view
     if batch.batch_end(view, end) is not None:
         raise _invalid_record(
-            f"Produce requests with version {version} are only allowed to contain exactly one record batch per partition"
+            f"Produce requests with version {version} are only allowed to contain exactly one record batch "
+            "per partition"
         )
     return view[:end]
 
 
 def validate_append(
-    view: memoryview, config: LogConfig, now_ms: int, *, origin: Origin = Origin.CLIENT, version: int = 13, log: str = ""
+    view: memoryview,
+    config: LogConfig,
+    now_ms: int,
+    *,
+    origin: Origin = Origin.CLIENT,
+    version: int = 13,
+    log: str = "",
 ) -> Validated:
-    """Check one batch from a client or a coordinator and fit it to the topic (timestamp type, compression); KafkaError if refused.
+    """Check one batch from a client or a coordinator and fit it to the topic (timestamp type, compression); KafkaError
+    if refused.
 
     `log` names the partition in messages, `version` is that of the Produce request."""
     size = len(view)
@@ -104,7 +118,9 @@ def validate_append(
     if size > config.max_message_bytes:
         raise _too_large(size, config, log)
     if not batch.check_crc(view):
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in topic partition {log}.")
+        raise KafkaError(
+            ErrorCode.CORRUPT_MESSAGE, f"Record is corrupt (stored crc = {header.crc}) in topic partition {log}."
+        )
     attributes = header.attributes
     codec = attributes & batch.CODEC_MASK
     if codec > codecs.ZSTD:
@@ -146,10 +162,12 @@ def validate_append(
 def validate_given(
     view: memoryview, *, leader_epoch: int, origin: Origin, config: LogConfig | None = None, log: str = ""
 ) -> list[tuple[int, BatchHeader]]:
-    """Check batches that already have their offsets: (position, header) of those to append, from a leader or for the quorum's log.
+    """Check batches that already have their offsets: (position, header) of those to append, from a leader or for the
+    quorum's log.
 
-    A follower drops everything from the first batch whose leader epoch is above the one it fetches for: that leader lost its
-    place while the response was under way. `config` bounds batch sizes; a follower takes any size its leader took."""
+    A follower drops everything from the first batch whose leader epoch is above the one it fetches for: that leader
+    lost its place while the response was under way. `config` bounds batch sizes; a follower takes any size its leader
+    took."""
     found: list[tuple[int, BatchHeader]] = []
     last_offset = -1
     pos, end = 0, len(view)
@@ -185,7 +203,9 @@ def _bad_client_batch(header: BatchHeader, log: str) -> KafkaError:
             f"Batch has an invalid offset range: [{header.base_offset}, {header.last_offset}] in topic partition {log}"
         )
     if header.record_count <= 0:
-        return _invalid_record(f"Invalid reported count for record batch: {header.record_count} in topic partition {log}")
+        return _invalid_record(
+            f"Invalid reported count for record batch: {header.record_count} in topic partition {log}"
+        )
     if header.record_count != header.last_offset_delta + 1:
         return _invalid_record(
             f"Inconsistent batch offset range [{header.base_offset}, {header.last_offset}] and count of records "
@@ -243,8 +263,8 @@ def _validate_records(
                 bad_timestamp = True
                 error = RecordError(
                     index,
-                    f"Timestamp {timestamp} of message with offset {raw.offset_delta} is out of range. The timestamp should "
-                    f"be within [{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
+                    f"Timestamp {timestamp} of message with offset {raw.offset_delta} is out of range. The timestamp "
+                    f"should be within [{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
                 )
         elif flagged:
             bad_timestamp = True

@@ -1,0 +1,439 @@
+"""What a log remembers of its idempotent and transactional producers, and what it refuses because of it.
+
+Per producer id: the epoch, the last five batches (a retry of one of them is a duplicate, answered with its old
+offsets), the coordinator epoch of its last marker and the start of its open transaction. All of it is the replay of the
+log, sped up by snapshots (`producer_snapshot.py`); it changes only in `apply`, after the batch is in the log.
+
+A transaction is *ongoing* from its first batch to its marker and *unreplicated* until the high watermark passes that
+marker. The first unstable offset is the smallest start among both, and READ_COMMITTED consumers read below it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from pylogd.protocol import batch
+from pylogd.protocol.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, NO_TIMESTAMP, SEQUENCE_MAX, BatchHeader
+from pylogd.protocol.control import ControlType, control_type, marker_coordinator_epoch
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.runtime.files import FileSystem
+from pylogd.storage import producer_snapshot
+from pylogd.storage.validation import Origin
+
+BATCHES_MAX = 5
+EPOCH_MAX = 0x7FFF
+EXPIRATION_MS = 86_400_000
+
+_TXN_FLAG = batch.TRANSACTIONAL_FLAG
+
+
+class BatchMeta(NamedTuple):
+    """One appended batch of a producer."""
+
+    last_sequence: int
+    last_offset: int
+    offset_delta: int
+    timestamp: int
+
+    @property
+    def first_sequence(self) -> int:
+        return (self.last_sequence - self.offset_delta) & SEQUENCE_MAX
+
+    @property
+    def first_offset(self) -> int:
+        return self.last_offset - self.offset_delta
+
+
+class Marker(NamedTuple):
+    """The end of a transaction as its control record says it."""
+
+    commit: bool
+    coordinator_epoch: int
+    timestamp: int
+
+
+class CompletedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
+
+
+class ProducerEntry:
+    __slots__ = ("batches", "coordinator_epoch", "last_timestamp", "producer_epoch", "producer_id", "txn_first_offset")
+
+    def __init__(
+        self,
+        producer_id: int,
+        producer_epoch: int = NO_PRODUCER_EPOCH,
+        coordinator_epoch: int = -1,
+        last_timestamp: int = NO_TIMESTAMP,
+        txn_first_offset: int | None = None,
+    ) -> None:
+        self.producer_id = producer_id
+        self.producer_epoch = producer_epoch
+        self.coordinator_epoch = coordinator_epoch
+        self.last_timestamp = last_timestamp
+        self.txn_first_offset = txn_first_offset
+        self.batches: list[BatchMeta] = []
+
+    @property
+    def last_sequence(self) -> int:
+        return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
+
+    @property
+    def last_offset(self) -> int:
+        return self.batches[-1].last_offset if self.batches else -1
+
+    def take_epoch(self, epoch: int) -> None:
+        if self.producer_epoch != epoch:
+            self.producer_epoch = epoch
+            self.batches = []
+
+    def __repr__(self) -> str:
+        return (
+            f"ProducerEntry({self.producer_id}, epoch={self.producer_epoch}, coordinator={self.coordinator_epoch}, "
+            f"txn={self.txn_first_offset}, batches={self.batches})"
+        )
+
+
+def read_marker(view: batch.Buffer, header: BatchHeader, pos: int = 0) -> Marker | None:
+    """The marker in a control batch; None for one that compaction emptied, and for the quorum's control records."""
+    for record in batch.batch_records(view, header, pos):
+        kind = control_type(record.key)
+        if kind not in (ControlType.ABORT, ControlType.COMMIT):
+            return None
+        return Marker(kind == ControlType.COMMIT, marker_coordinator_epoch(record.value), record.timestamp)
+    return None
+
+
+class ProducerStates:
+    """The producers of one log. `map_end_offset` is the offset up to which the log has been replayed into it."""
+
+    __slots__ = (
+        "_directory",
+        "_files",
+        "_snap_offset",
+        "_snapshots",
+        "expiration_ms",
+        "map_end_offset",
+        "ongoing",
+        "producers",
+        "unreplicated",
+    )
+
+    def __init__(
+        self, files: FileSystem, directory: str, snapshots: list[int] | None = None, expiration_ms: int = EXPIRATION_MS
+    ) -> None:
+        """`snapshots` are the offsets of the snapshot files already there, if the caller has listed the directory."""
+        self._files = files
+        self._directory = directory
+        self.expiration_ms = expiration_ms
+        self.producers: dict[int, ProducerEntry] = {}
+        # First offset -> producer id, in order of first offsets, because transactions begin at the end of the log.
+        self.ongoing: dict[int, int] = {}
+        # First offset -> offset of the marker that the high watermark has not passed.
+        self.unreplicated: dict[int, int] = {}
+        self.map_end_offset = 0
+        self._snap_offset = 0
+        self._snapshots = sorted(producer_snapshot.offsets_in(files, directory) if snapshots is None else snapshots)
+
+    # -- before the append
+
+    def check(
+        self,
+        header: BatchHeader,
+        offset: int,
+        origin: Origin,
+        marker: Marker | None = None,
+        transaction_version: int = 0,
+    ) -> BatchMeta | None:
+        """May this batch be appended at `offset`? The earlier batch when it is a retry of one, else None; KafkaError if
+        not.
+
+        Changes nothing. `marker` is that of a control batch, `transaction_version` the one of the coordinator that
+        writes it."""
+        entry = self.producers.get(header.producer_id)
+        if entry is None:
+            return None
+        epoch = header.producer_epoch
+        if marker is not None:
+            self._check_marker(entry, epoch, offset, origin, marker, transaction_version)
+            return None
+        if origin == Origin.CLIENT and entry.producer_epoch == epoch:
+            last_sequence = NO_SEQUENCE
+            first = header.base_sequence
+            if entry.batches:
+                last_sequence = entry.batches[-1][0]
+                if first != (last_sequence + 1) & SEQUENCE_MAX:
+                    last = (first + header.last_offset_delta) & SEQUENCE_MAX
+                    for known in entry.batches:
+                        if known.last_sequence == last and known.first_sequence == first:
+                            return known
+            if first != (last_sequence + 1) & SEQUENCE_MAX:
+                raise KafkaError(
+                    ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                    f"Out of order sequence number for producer {header.producer_id} at offset {offset}: "
+                    f"{first} (incoming seq. number), {last_sequence} (current end sequence number)",
+                )
+        elif epoch < entry.producer_epoch:
+            if origin != Origin.REPLICATION:
+                raise _stale_epoch(entry, epoch, offset, "<")
+        elif origin == Origin.CLIENT and header.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
+            raise KafkaError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"Invalid sequence number for new epoch of producer {header.producer_id} at offset {offset}: "
+                f"{epoch} (request epoch), {header.base_sequence} (seq. number), {entry.producer_epoch} (current producer epoch)",
+            )
+        if entry.txn_first_offset is not None and not header.attributes & _TXN_FLAG and origin != Origin.REPLICATION:
+            raise KafkaError(
+                ErrorCode.INVALID_TXN_STATE,
+                f"Expected transactional write from producer {header.producer_id} at offset {offset}",
+            )
+        return None
+
+    def _check_marker(
+        self, entry: ProducerEntry, epoch: int, offset: int, origin: Origin, marker: Marker, transaction_version: int
+    ) -> None:
+        if origin == Origin.REPLICATION:
+            return
+        current = entry.producer_epoch
+        # Since transaction version 2 the coordinator bumps the epoch before it ends a transaction, so a marker of the
+        # current epoch is late, unless no transaction is open: then it is the retry of one already written.
+        if transaction_version >= 2:
+            retry = epoch == current and (entry.txn_first_offset is None or epoch == EPOCH_MAX)
+            if epoch <= current and not retry:
+                raise _stale_epoch(entry, epoch, offset, "<=")
+        elif epoch < current:
+            raise _stale_epoch(entry, epoch, offset, "<")
+        if entry.coordinator_epoch > marker.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {offset}: "
+                f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
+
+    def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
+        entry = self.producers.get(producer_id)
+        return entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == producer_epoch
+
+    # -- after the append, and on replay
+
+    def apply(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTxn | None:
+        """A batch is in the log at its header's offsets. The transaction it ended, if any: pass it to `complete` after
+        the abort is in the transaction index. The caller moves `map_end_offset`."""
+        producer_id = header.producer_id
+        if producer_id < 0 or (header.is_control and marker is None):
+            return None
+        entry = self.producers.get(producer_id)
+        if entry is None:
+            entry = self.producers[producer_id] = ProducerEntry(producer_id)
+        if entry.producer_epoch != header.producer_epoch:
+            entry.take_epoch(header.producer_epoch)
+        if marker is not None:
+            first_offset = entry.txn_first_offset
+            entry.coordinator_epoch = marker.coordinator_epoch
+            entry.last_timestamp = marker.timestamp
+            entry.txn_first_offset = None
+            if first_offset is None:
+                return None
+            return CompletedTxn(producer_id, first_offset, header.base_offset, not marker.commit)
+        delta = header.last_offset_delta
+        base_sequence = header.base_sequence
+        batches = entry.batches
+        if len(batches) == BATCHES_MAX:
+            del batches[0]
+        batches.append(
+            BatchMeta(
+                NO_SEQUENCE if base_sequence == NO_SEQUENCE else (base_sequence + delta) & SEQUENCE_MAX,
+                header.base_offset + delta,
+                delta,
+                header.max_timestamp,
+            )
+        )
+        entry.last_timestamp = header.max_timestamp
+        if header.attributes & _TXN_FLAG and entry.txn_first_offset is None:
+            entry.txn_first_offset = header.base_offset
+            self.ongoing[header.base_offset] = producer_id
+        return None
+
+    def last_stable_offset(self, completed: CompletedTxn) -> int:
+        """The last stable offset once `completed` is over: what goes into the transaction index."""
+        for first_offset, producer_id in self.ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
+
+    def complete(self, completed: CompletedTxn) -> None:
+        """The transaction is decided; it stays unstable until the high watermark passes its marker."""
+        del self.ongoing[completed.first_offset]
+        self.unreplicated[completed.first_offset] = completed.last_offset
+
+    # -- offsets
+
+    @property
+    def first_unstable_offset(self) -> int | None:
+        if self.unreplicated:
+            first = min(self.unreplicated)
+            return min(first, next(iter(self.ongoing))) if self.ongoing else first
+        return next(iter(self.ongoing)) if self.ongoing else None
+
+    @property
+    def first_undecided_offset(self) -> int | None:
+        return next(iter(self.ongoing), None)
+
+    def on_high_watermark(self, high_watermark: int) -> None:
+        if self.unreplicated:
+            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
+
+    def on_log_start_offset(self, log_start_offset: int) -> None:
+        self.on_high_watermark(log_start_offset)
+        self.map_end_offset = max(self.map_end_offset, log_start_offset)
+        self._snap_offset = self._snapshots[-1] if self._snapshots else log_start_offset
+
+    def remove_expired(self, now_ms: int) -> None:
+        """Forgets producers idle for `producer.id.expiration.ms`, unless a transaction of theirs is open."""
+        expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
+        for producer_id in expired:
+            del self.producers[producer_id]
+
+    def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
+        return entry.txn_first_offset is None and now_ms - entry.last_timestamp >= self.expiration_ms
+
+    # -- snapshots
+
+    @property
+    def snapshot_offsets(self) -> list[int]:
+        return list(self._snapshots)
+
+    @property
+    def latest_snapshot_offset(self) -> int | None:
+        return self._snapshots[-1] if self._snapshots else None
+
+    def snapshot_path(self, offset: int) -> str:
+        return producer_snapshot.path(self._directory, offset)
+
+    def take_snapshot(self, durable: bool = True) -> str | None:
+        """Writes the state at `map_end_offset` unless there is one; the path written. A durable one is synced: not on
+        the loop."""
+        offset = self.map_end_offset
+        if offset <= self._snap_offset:
+            return None
+        path = producer_snapshot.path(self._directory, offset)
+        self._files.write_atomically(path, producer_snapshot.encode(self._rows()), durable)
+        if offset not in self._snapshots:
+            self._snapshots.append(offset)
+            self._snapshots.sort()
+        self._snap_offset = offset
+        return path
+
+    def _rows(self) -> list[producer_snapshot.Row]:
+        rows = []
+        for entry in self.producers.values():
+            last = entry.batches[-1] if entry.batches else None
+            rows.append(
+                producer_snapshot.Row(
+                    entry.producer_id,
+                    entry.producer_epoch,
+                    NO_SEQUENCE if last is None else last.last_sequence,
+                    -1 if last is None else last.last_offset,
+                    0 if last is None else last.offset_delta,
+                    entry.last_timestamp,
+                    entry.coordinator_epoch,
+                    -1 if entry.txn_first_offset is None else entry.txn_first_offset,
+                )
+            )
+        return rows
+
+    def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
+        """Goes back to the newest snapshot within the log. The caller replays the log from `map_end_offset` on."""
+        for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
+            self._delete_snapshot(offset)
+        if log_end_offset == self.map_end_offset:
+            self.on_log_start_offset(log_start_offset)
+            return
+        self._clear()
+        self._load(log_start_offset, now_ms)
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        self._clear()
+        for known in list(self._snapshots):
+            self._delete_snapshot(known)
+        self._snap_offset = 0
+        self.map_end_offset = offset
+
+    def _clear(self) -> None:
+        self.producers = {}
+        self.ongoing = {}
+        self.unreplicated = {}
+
+    def _load(self, log_start_offset: int, now_ms: int) -> None:
+        while self._snapshots:
+            offset = self._snapshots[-1]
+            try:
+                rows = producer_snapshot.decode(self._files.read_bytes(self.snapshot_path(offset)))
+            except (producer_snapshot.CorruptSnapshot, FileNotFoundError):
+                self._delete_snapshot(offset)
+                continue
+            for row in rows:
+                entry = ProducerEntry(
+                    row.producer_id,
+                    row.epoch,
+                    row.coordinator_epoch,
+                    row.timestamp,
+                    row.txn_first_offset if row.txn_first_offset >= 0 else None,
+                )
+                if self._is_expired(entry, now_ms):
+                    continue
+                if row.last_offset >= 0:
+                    entry.batches = [BatchMeta(row.last_sequence, row.last_offset, row.offset_delta, row.timestamp)]
+                self.producers[row.producer_id] = entry
+            opened = [e for e in self.producers.values() if e.txn_first_offset is not None]
+            opened.sort(key=lambda e: e.txn_first_offset or 0)
+            self.ongoing = {e.txn_first_offset or 0: e.producer_id for e in opened}
+            self._snap_offset = self.map_end_offset = offset
+            return
+        self._snap_offset = self.map_end_offset = log_start_offset
+
+    def remove_stray_snapshots(self, segment_base_offsets: list[int]) -> None:
+        """Deletes snapshots without a segment, but not the newest one if it lies behind all segments: a clean stop
+        wrote it."""
+        bases = set(segment_base_offsets)
+        strays = [offset for offset in self._snapshots if offset not in bases]
+        newest_base = max(bases, default=-1)
+        for offset in strays:
+            if offset == strays[-1] and (offset >= newest_base or not bases):
+                continue
+            self._delete_snapshot(offset)
+
+    def delete_snapshots_before(self, offset: int) -> None:
+        for known in [o for o in self._snapshots if o < offset]:
+            self._delete_snapshot(known)
+
+    def mark_snapshot_deleted(self, offset: int, suffix: str = ".deleted") -> str | None:
+        """Renames the snapshot of a segment that goes away; the new path, for the one who deletes the segment's files
+        later."""
+        if offset not in self._snapshots:
+            return None
+        self._snapshots.remove(offset)
+        path = self.snapshot_path(offset)
+        if not self._files.exists(path):
+            return None
+        self._files.rename(path, path + suffix)
+        return path + suffix
+
+    def _delete_snapshot(self, offset: int) -> None:
+        self._snapshots.remove(offset)
+        self._files.unlink(self.snapshot_path(offset))
+
+    def moved(self, directory: str) -> None:
+        """The log's directory was renamed."""
+        self._directory = directory
+
+
+def _stale_epoch(entry: ProducerEntry, epoch: int, offset: int, comparison: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {entry.producer_id} at offset {offset} is {epoch}, which is {comparison} the last seen "
+        f"epoch {entry.producer_epoch}",
+    )
