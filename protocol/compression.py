@@ -4,12 +4,12 @@ Every decompressor takes a bound on its output, because a produced batch of a fe
 The libraries are imported on first use: a broker that never unpacks a batch never loads them.
 
 gzip    RFC 1952; several members one after another are one stream.
-snappy  xerial framing: `82 53 4e 41 50 50 59 00`, version int32, lowest compatible version int32, then chunks, each an
-int32 length
-        (big endian) and a raw snappy block of at most 32 KiB. Input without that magic is one raw snappy block: Kafka's
+snappy  xerial framing: `82 53 4e 41 50 50 59 00`, version int32, lowest compatible version int32, then chunks: int32
+        length and a raw snappy block of at most 32 KiB. Input without that magic is one raw snappy block: Kafka's
         reader accepts it, and old clients write it.
-lz4     frame format, independent 64 KiB blocks, no content size, no checksums. A frame with dependent blocks is
-refused, as in Kafka. zstd    one or more frames.
+lz4     frame format, independent 64 KiB blocks, no content size, no checksums. Dependent blocks are refused, as in
+        Kafka.
+zstd    one or more frames.
 """
 
 from __future__ import annotations

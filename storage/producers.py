@@ -183,7 +183,8 @@ class ProducerStates:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
                 f"Invalid sequence number for new epoch of producer {header.producer_id} at offset {offset}: "
-                f"{epoch} (request epoch), {header.base_sequence} (seq. number), {entry.producer_epoch} (current producer epoch)",
+                f"{epoch} (request epoch), {header.base_sequence} (seq. number), "
+                f"{entry.producer_epoch} (current producer epoch)",
             )
         if entry.txn_first_offset is not None and not header.attributes & _TXN_FLAG and origin != Origin.REPLICATION:
             raise KafkaError(

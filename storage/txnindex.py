@@ -1,8 +1,8 @@
 """The aborted transactions whose abort marker lies in a segment: what READ_COMMITTED consumers must skip.
 
 Bytes of `.txnindex` (Kafka's): entries of 34 bytes, big endian:
-    version int16 = 0 | producer id int64 | first offset int64 | last offset int64 (the marker) | last stable offset
-    int64
+    version int16 = 0 | producer id int64 | first offset int64 | last offset int64 (the marker)
+    | last stable offset int64
 in the order of their markers. The last stable offset is the one at the time of the abort: no transaction that aborts
 later starts below it, so a search up to some offset ends at the first entry whose last stable offset reaches it.
 
@@ -58,19 +58,17 @@ def collect(entries: Iterable[AbortedTxn], fetch_offset: int, upper_offset: int)
     return found, False
 
 
-class TxnIndex:
+class TransactionIndex:
     """The index of one segment. Entries stay in memory once read: aborts are few, and the files mostly do not exist."""
 
     __slots__ = ("_entries", "_file", "_files", "_synced", "base_offset")
 
-    def __init__(self, files: FileSystem, path: str, base_offset: int, exists: bool | None = None) -> None:
+    def __init__(self, files: FileSystem, path: str, base_offset: int, new: bool = False) -> None:
         self._files = files
         self._file: File = files.file(path)
         self.base_offset = base_offset
         self._synced = True
-        if exists is None:
-            exists = files.exists(path)
-        self._entries: list[AbortedTxn] | None = None if exists else []
+        self._entries: list[AbortedTxn] | None = [] if new else None
 
     @property
     def path(self) -> str:
@@ -78,7 +76,7 @@ class TxnIndex:
 
     def entries(self) -> list[AbortedTxn]:
         if self._entries is None:
-            self._entries = decode(self._files.read_bytes(self._file.path))
+            self._entries = decode(self._files.read_bytes(self._file.path)) if self.exists() else []
         return self._entries
 
     @property
@@ -109,7 +107,7 @@ class TxnIndex:
 
     def reset(self) -> None:
         """Empties the index before it is rebuilt."""
-        if self._entries is None or self._entries or self._files.exists(self.path):
+        if self.exists():
             self._file.truncate(0)
         self._entries = []
 
@@ -141,8 +139,4 @@ class TxnIndex:
         self._file.path = path
 
     def close(self) -> None:
-        self._file.close()
-
-    def drop(self) -> None:
-        """Closes the handle; for files about to be deleted."""
         self._file.close()
