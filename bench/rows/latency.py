@@ -1,0 +1,55 @@
+"""Latency with little load: one request at a time (synchronous), and producer to consumer (end to end)."""
+
+from __future__ import annotations
+
+from bench.brokers import Broker
+from bench.harness import Bench
+from bench.rows import of
+from bench.table import Row
+
+
+def measure(bench: Bench) -> list[Row]:
+    rows = _synchronous(bench, "raw", "synchronous, raw") + _synchronous(bench, "librdkafka", "synchronous, librdkafka")
+    rows += _end_to_end(bench, "end to end, librdkafka")
+    with bench.unpinned():
+        rows += _synchronous(bench, "librdkafka", "synchronous, librdkafka, not pinned")
+        rows += _end_to_end(bench, "end to end, librdkafka, not pinned")
+    return rows
+
+
+def _synchronous(bench: Bench, kind: str, label: str) -> list[Row]:
+    def once(broker: Broker) -> dict[str, float]:
+        with bench.topic(broker) as topic:
+            load = bench.load(
+                kind, "produce_latency", broker, topic=topic, value_size=100, count=int(bench.scale(5_000, 500))
+            )
+            return _figures(bench.run(broker, [load])["results"][0])
+
+    return _rows(bench.alternate(once), label)
+
+
+def _end_to_end(bench: Bench, label: str) -> list[Row]:
+    count = int(bench.scale(4_000, 500))
+
+    def once(broker: Broker) -> dict[str, float]:
+        with bench.topic(broker) as topic:
+            consumer = bench.load("librdkafka", "consume_stamped", broker, topic=topic, count=count, skip=count // 10)
+            producer = bench.load(
+                "librdkafka", "produce_stamped", broker, topic=topic, value_size=100, count=count, per_second=1_000
+            )
+            return _figures(bench.run(broker, [consumer, producer])["results"][0])
+
+    return _rows(bench.alternate(once), label)
+
+
+def _figures(result: dict[str, float]) -> dict[str, float]:
+    return {"p50": result["p50_ms"], "p99": result["p99_ms"]}
+
+
+def _rows(figures: dict[str, dict[str, float]], label: str) -> list[Row]:
+    return [
+        Row(
+            "latency", f"{label}, {which}", "ms", of(figures, "kafka", which), of(figures, "pylogd", which), at_most=0.5
+        )
+        for which in ("p50", "p99")
+    ]
