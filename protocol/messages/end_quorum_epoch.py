@@ -1,0 +1,67 @@
+"""EndQuorumEpoch (API key 54).
+
+Request and response differ in what they call PartitionData and TopicData:
+here the names are prefixed with Request and Response.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pylogd.protocol.schema import Message, Struct, ignorable, since, tagged, until
+from pylogd.protocol.uuids import ZERO
+from pylogd.protocol.wire import Int16, Int32, UInt16, Uuid
+
+
+class EndQuorumEpochRequest(Message, api_key=54, versions=(0, 1), flexible=1):
+    cluster_id: str | None = None
+    topics: list[RequestTopicData] = []
+    leader_endpoints: Annotated[list[LeaderEndpoint], since(1), ignorable] = []
+
+
+class RequestTopicData(Struct):
+    topic_name: str = ""
+    partitions: list[RequestPartitionData] = []
+
+
+class RequestPartitionData(Struct):
+    partition_index: Int32 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+    preferred_successors: Annotated[list[Int32], until(0), ignorable] = []
+    preferred_candidates: Annotated[list[ReplicaInfo], since(1), ignorable] = []
+
+
+class ReplicaInfo(Struct):
+    candidate_id: Int32 = 0
+    candidate_directory_id: Uuid = ZERO
+
+
+class LeaderEndpoint(Struct):
+    name: str = ""
+    host: str = ""
+    port: UInt16 = 0
+
+
+class EndQuorumEpochResponse(Message, api_key=54, versions=(0, 1), flexible=1):
+    error_code: Int16 = 0
+    topics: list[ResponseTopicData] = []
+    node_endpoints: Annotated[list[NodeEndpoint], tagged(0, since=1)] = []
+
+
+class ResponseTopicData(Struct):
+    topic_name: str = ""
+    partitions: list[ResponsePartitionData] = []
+
+
+class ResponsePartitionData(Struct):
+    partition_index: Int32 = 0
+    error_code: Int16 = 0
+    leader_id: Int32 = 0
+    leader_epoch: Int32 = 0
+
+
+class NodeEndpoint(Struct):
+    node_id: Int32 = 0
+    host: str = ""
+    port: UInt16 = 0

@@ -1,0 +1,11 @@
+"""Principal."""
+
+from __future__ import annotations
+
+from pylogd.protocol.schema import Message
+
+
+class DefaultPrincipalData(Message, versions=(0, 0), flexible=0):
+    type: str = ""
+    name: str = ""
+    token_authenticated: bool = False
