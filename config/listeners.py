@@ -10,7 +10,7 @@ from pylogd.config.errors import ConfigError
 
 SECURITY_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 SECURITY_PROTOCOL_IDS: Final = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
-_LISTENER = r"([^:/]+)://(?:\[([0-9a-fA-F:.%]*)\]|([0-9a-zA-Z\-%._:]*)):(-?[0-9]+)"
+_LISTENER = r"([^:/]+)://(?:\[([0-9a-zA-Z:.%]*)\]|([0-9a-zA-Z\-%._:]*)):(-?[0-9]+)"
 
 
 class Endpoint(NamedTuple):

@@ -66,10 +66,9 @@ def _unescape(text: str, number: int) -> str:
         position += 1
         if char == "u":
             digits = text[position : position + 4]
-            try:
-                out.append(chr(int(digits, 16)))
-            except ValueError:
-                raise ValueError(f"line {number}: \\u{digits} is not a character; expected four hex digits") from None
+            if len(digits) != 4 or any(digit not in "0123456789abcdefABCDEF" for digit in digits):
+                raise ValueError(f"line {number}: \\u{digits} is not a character; expected four hex digits")
+            out.append(chr(int(digits, 16)))
             position += 4
         else:
             out.append(_ESCAPES.get(char, char))

@@ -79,7 +79,7 @@ def test_a_slow_heartbeat_is_only_a_warning() -> None:
         ("PLAINTEXT://localhost:9092", Endpoint("PLAINTEXT", "localhost", 9092)),
         ("external://:0", Endpoint("EXTERNAL", "", 0)),
         ("SSL://[::1]:9092", Endpoint("SSL", "::1", 9092)),
-        ("SSL://[fe80::1%eth0]:9092", None),
+        ("SSL://[fe80::1%eth0]:9092", Endpoint("SSL", "fe80::1%eth0", 9092)),
         ("SSL://host:70000", None),
         ("SSL://host", None),
     ],

@@ -105,7 +105,7 @@ def test_an_override_needs_a_key_and_a_value(override: str) -> None:
 
 
 def test_unknown_override_is_an_error() -> None:
-    with pytest.raises(LoadError, match="--set: unknown configuration node.idd; did you mean node.id"):
+    with pytest.raises(LoadError, match=r"--set: unknown configuration node\.idd; did you mean node\.id"):
         load(overrides=["node.idd=3"])
 
 
