@@ -19,12 +19,14 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
-class EpochCache:
+class LeaderEpochs:
+    """The table of one log."""
+
     __slots__ = ("_dirty", "_epochs", "_files", "_starts", "path")
 
-    def __init__(self, files: FileSystem, path: str) -> None:
+    def __init__(self, files: FileSystem, directory: str) -> None:
         self._files = files
-        self.path = path
+        self.path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._dirty = False
@@ -126,6 +128,6 @@ class EpochCache:
             self._epochs, self._starts = [], []
             self._dirty = True
 
-    def moved(self, path: str) -> None:
+    def moved(self, directory: str) -> None:
         """The log's directory was renamed."""
-        self.path = path
+        self.path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
