@@ -1,0 +1,286 @@
+"""Brokers: registration, heartbeats, fencing, controlled shutdown; and the registration of controllers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pylogd.controller import versions
+from pylogd.controller.decide import elections
+from pylogd.controller.heartbeats import BrokerState
+from pylogd.controller.records import VersionedRecord
+from pylogd.controller.registrations import Broker
+from pylogd.controller.state import ControllerState, Decision
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.uuids import RESERVED_COUNT
+
+
+def _change(broker_id: int, epoch: int, version: int, **fields: Any) -> VersionedRecord:
+    from pylogd.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
+
+    return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, **fields), version
+
+
+def _check_directories(state: ControllerState, request: Any) -> None:
+    directories = [bytes(directory) for directory in request.log_dirs]
+    if not directories:
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
+    if any(directory[:15] == bytes(15) and directory[15] < RESERVED_COUNT for directory in directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Reserved directory ID in request")
+    if len(set(directories)) != len(directories):
+        raise KafkaError(ErrorCode.INVALID_REGISTRATION, "Duplicate directory ID in request")
+    for other in state.image.brokers.values():
+        if other.id != request.broker_id:
+            for directory in directories:
+                if directory in other.directories:
+                    raise KafkaError(
+                        ErrorCode.INVALID_REGISTRATION,
+                        f"Broker {other.id} is already registered with directory {directory.hex()}",
+                    )
+
+
+def _check_feature(name: str, finalized: int, supported: tuple[int, int]) -> None:
+    low, high = supported
+    if not low <= finalized <= high:
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            f"Unable to register because the broker does not support finalized version {finalized} of {name}. "
+            f"The broker wants a version between {low} and {high}, inclusive.",
+        )
+
+
+def shutdown_records(state: ControllerState, broker_id: int, clean: bool) -> list[VersionedRecord]:
+    """What a broker that went away and comes back leaves behind. After an unclean shutdown it may have lost the end of
+    its logs, so with eligible leader replicas it leaves both ISR and ELR."""
+    if state.image.elr_enabled and not clean:
+        records = elections.leader_and_isr_updates(
+            state, elections.with_replica_in_isr(state, broker_id), unclean_shutdown=broker_id
+        )
+        return records + elections.leader_and_isr_updates(
+            state, elections.with_replica_in_elr(state, broker_id), unclean_shutdown=broker_id
+        )
+    return elections.leader_and_isr_updates(state, elections.with_replica_in_isr(state, broker_id), remove=broker_id)
+
+
+def register_broker(state: ControllerState, request: Any, version: int, now_ms: int) -> Decision:
+    """BrokerRegistration. The new epoch is the offset at which the registration lands, so it only grows."""
+    from pylogd.protocol.messages import metadata_records as m
+    from pylogd.protocol.messages.broker_registration import BrokerRegistrationResponse
+
+    if request.cluster_id != state.settings.cluster_id:
+        raise KafkaError(
+            ErrorCode.INCONSISTENT_CLUSTER_ID,
+            f"Expected cluster ID {state.settings.cluster_id}, but got cluster ID {request.cluster_id}",
+        )
+    broker_id = request.broker_id
+    incarnation = bytes(request.incarnation_id)
+    existing = state.image.brokers.get(broker_id)
+    if (
+        existing is not None
+        and existing.incarnation_id != incarnation
+        and state.heartbeats.has_session(broker_id, existing.epoch, now_ms)
+    ):
+        raise KafkaError(
+            ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+            "Another broker is registered with that broker id. If the broker was recently restarted this should "
+            "self-resolve once the heartbeat manager expires the broker's session.",
+        )
+    if request.is_migrating_zk_broker:
+        raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
+    level = state.image.metadata_version
+    with_directories = versions.directory_assignment_supported(level)
+    if with_directories:
+        _check_directories(state, request)
+    offered = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    finalized = state.finalized_features()
+    for name, supported in offered.items():
+        _check_feature(name, finalized.get(name, 0), supported)
+    if versions.METADATA_VERSION not in offered:
+        raise KafkaError(
+            ErrorCode.INVALID_REGISTRATION, f"Request features do not contain '{versions.METADATA_VERSION}'"
+        )
+    for name, value in finalized.items():
+        if value != 0 and name not in offered:
+            _check_feature(name, value, (0, 0))
+
+    record = m.RegisterBrokerRecord(
+        broker_id=broker_id,
+        incarnation_id=incarnation,
+        rack=request.rack,
+        end_points=[
+            m.BrokerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            m.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in offered.items()
+        ],
+    )
+    if with_directories:
+        record.log_dirs = [bytes(directory) for directory in request.log_dirs]
+    records: list[VersionedRecord] = []
+    if existing is None or existing.incarnation_id != incarnation:
+        # Brokers before version 3 of the request cannot say how they stopped.
+        clean = version >= 3 and existing is not None and existing.epoch == request.previous_broker_epoch
+        records = shutdown_records(state, broker_id, clean)
+        record.broker_epoch = state.next_offset
+        state.heartbeats.remove(broker_id)
+    else:
+        record.fenced = existing.fenced
+        record.in_controlled_shutdown = existing.in_controlled_shutdown
+        record.broker_epoch = existing.epoch
+    records.append((record, versions.register_broker_record_version(level)))
+    state.heartbeats.register(broker_id, record.fenced)
+    # Not atomic: the registration comes last, so a failover in between only repeats the clean-up.
+    return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
+
+
+def fence_records(state: ControllerState, broker: Broker) -> list[VersionedRecord]:
+    records = elections.leader_and_isr_updates(state, elections.with_replica_in_isr(state, broker.id), remove=broker.id)
+    records.append(_change(broker.id, broker.epoch, 0, fenced=1))
+    return records
+
+
+def _unfence_records(state: ControllerState, broker: Broker) -> list[VersionedRecord]:
+    records = [_change(broker.id, broker.epoch, 0, fenced=-1)]
+    records += elections.leader_and_isr_updates(state, elections.without_leader(state), add=broker.id)
+    return records
+
+
+def _controlled_shutdown_records(state: ControllerState, broker: Broker) -> list[VersionedRecord]:
+    records: list[VersionedRecord] = []
+    if not broker.in_controlled_shutdown:
+        records.append(_change(broker.id, broker.epoch, 1, in_controlled_shutdown=1))
+    records += elections.leader_and_isr_updates(
+        state, elections.with_replica_in_isr(state, broker.id), remove=broker.id
+    )
+    return records
+
+
+def _directory_records(state: ControllerState, broker: Broker, request: Any) -> list[VersionedRecord]:
+    """Directories that failed, and directories that take no new partitions."""
+    records: list[VersionedRecord] = []
+    level = state.image.metadata_version
+    if versions.directory_assignment_supported(level):
+        offline = {bytes(directory) for directory in request.offline_log_dirs}
+        newly = [directory for directory in broker.directories if directory in offline]
+        if newly:
+            affected = (placed for placed in state.image.partitions() if placed[2].directory(broker.id) in newly)
+            records += elections.leader_and_isr_updates(state, affected, remove=broker.id)
+            left = [directory for directory in broker.directories if directory not in offline]
+            records.append(_change(broker.id, broker.epoch, 2, log_dirs=left))
+    if versions.cordoned_dirs_supported(level) and request.cordoned_log_dirs is not None:
+        cordoned = tuple(bytes(directory) for directory in request.cordoned_log_dirs)
+        known = broker.cordoned_directories
+        if known is None or set(known) != set(cordoned):
+            records.append(_change(broker.id, broker.epoch, 3, cordoned_log_dirs=list(cordoned)))
+    return records
+
+
+def _next_state(state: ControllerState, broker: Broker, request: Any) -> BrokerState:
+    current = state.heartbeats.state(broker.id)
+    if current is BrokerState.FENCED:
+        if request.want_shut_down:
+            return BrokerState.SHUTDOWN_NOW
+        caught_up = request.current_metadata_offset >= broker.registered_at
+        return BrokerState.UNFENCED if not request.want_fence and caught_up else BrokerState.FENCED
+    if current is BrokerState.UNFENCED:
+        if request.want_fence:
+            return BrokerState.SHUTDOWN_NOW if request.want_shut_down else BrokerState.FENCED
+        if request.want_shut_down:
+            leads = elections.has_leaderships(state, broker.id)
+            return BrokerState.CONTROLLED_SHUTDOWN if leads else BrokerState.SHUTDOWN_NOW
+        return BrokerState.UNFENCED
+    if elections.has_leaderships(state, broker.id) or not state.heartbeats.may_stop(broker.id):
+        return BrokerState.CONTROLLED_SHUTDOWN
+    return BrokerState.SHUTDOWN_NOW
+
+
+def heartbeat(state: ControllerState, request: Any) -> tuple[Decision, bool]:
+    """BrokerHeartbeat: the decision, and whether the broker is in controlled shutdown now, in which case it may stop
+    once the other brokers have replayed what this decision writes."""
+    from pylogd.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
+
+    state.check_broker_epoch(request.broker_id, request.broker_epoch)
+    broker = state.image.brokers[request.broker_id]
+    current = state.heartbeats.state(broker.id)
+    following = _next_state(state, broker, request)
+    records: list[VersionedRecord] = []
+    if following is not current:
+        if following in (BrokerState.FENCED, BrokerState.SHUTDOWN_NOW):
+            records = fence_records(state, broker)
+        elif following is BrokerState.UNFENCED:
+            records = _unfence_records(state, broker)
+        else:
+            records = _controlled_shutdown_records(state, broker)
+    state.heartbeats.heard(broker.id, following.fenced, request.current_metadata_offset)
+    records += _directory_records(state, broker, request)
+    response = BrokerHeartbeatResponse(
+        is_caught_up=request.current_metadata_offset >= broker.registered_at,
+        is_fenced=following.fenced,
+        should_shut_down=following is BrokerState.SHUTDOWN_NOW,
+    )
+    return Decision(records, response, atomic=False), following is BrokerState.CONTROLLED_SHUTDOWN
+
+
+def fence_stale_broker(state: ControllerState, now_ms: int) -> Decision:
+    """Fences one broker whose session ran out; the reply is whether to look again at once. One at a time, so that each
+    election sees the brokers fenced before it."""
+    expired = state.heartbeats.take_expired(now_ms)
+    if expired is None:
+        return Decision([], False)
+    broker_id, epoch = expired
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        state.heartbeats.remove(broker_id)
+        return Decision([], True)
+    if broker.epoch != epoch or broker.fenced:
+        return Decision([], True)
+    records = fence_records(state, broker)
+    state.heartbeats.fence(broker_id)
+    return Decision(records, True, atomic=False)
+
+
+def unregister_broker(state: ControllerState, request: Any) -> Decision:
+    from pylogd.protocol.messages.metadata_records import UnregisterBrokerRecord
+    from pylogd.protocol.messages.unregister_broker import UnregisterBrokerResponse
+
+    broker = state.image.brokers.get(request.broker_id)
+    if broker is None:
+        raise KafkaError(
+            ErrorCode.BROKER_ID_NOT_REGISTERED, f"Broker ID {request.broker_id} is not currently registered"
+        )
+    records = elections.leader_and_isr_updates(state, elections.with_replica_in_isr(state, broker.id), remove=broker.id)
+    records += elections.leader_and_isr_updates(
+        state, elections.with_replica_in_elr(state, broker.id), remove=broker.id
+    )
+    records.append((UnregisterBrokerRecord(broker_id=broker.id, broker_epoch=broker.epoch), 0))
+    return Decision(records, UnregisterBrokerResponse(error_message=None), atomic=False)
+
+
+def register_controller(state: ControllerState, request: Any) -> Decision:
+    from pylogd.protocol.messages import metadata_records as m
+    from pylogd.protocol.messages.controller_registration import ControllerRegistrationResponse
+
+    if not versions.controller_registration_supported(state.image.metadata_version):
+        raise KafkaError(
+            ErrorCode.UNSUPPORTED_VERSION,
+            "The current MetadataVersion is too old to support controller registrations.",
+        )
+    record = m.RegisterControllerRecord(
+        controller_id=request.controller_id,
+        incarnation_id=bytes(request.incarnation_id),
+        zk_migration_ready=False,
+        end_points=[
+            m.ControllerEndpoint(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+            for e in request.listeners
+        ],
+        features=[
+            m.ControllerFeature(
+                name=f.name,
+                min_supported_version=f.min_supported_version,
+                max_supported_version=f.max_supported_version,
+            )
+            for f in request.features
+        ],
+    )
+    return Decision([(record, 0)], ControllerRegistrationResponse(error_message=None))

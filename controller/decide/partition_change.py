@@ -1,0 +1,217 @@
+"""The one place that turns a wish about a partition (another ISR, a leader, replicas) into a PartitionChangeRecord.
+
+It completes a reassignment that the wished ISR completes, elects a leader where the current one no longer qualifies,
+keeps the eligible leader replicas (KIP-966: members that were in sync while the ISR fell below min.insync.replicas, and
+so hold everything that was acknowledged), and bumps the leader epoch where followers rely on it. No change, no record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pylogd.controller import versions
+from pylogd.controller.records import VersionedRecord
+from pylogd.controller.registrations import (
+    NO_LEADER,
+    NO_LEADER_CHANGE,
+    RECOVERING,
+    Partition,
+)
+from pylogd.controller.state import ControllerState
+from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY
+
+ONLINE = "online"  # any in-sync replica; the current leader stays if it can
+PREFERRED = "preferred"  # the first replica if it is in sync
+UNCLEAN = "unclean"  # any live replica when no in-sync one is left: may lose records
+
+
+class PartitionChange:
+    """A change being put together: set the targets, then `build()`."""
+
+    __slots__ = (
+        "acceptable",
+        "adding",
+        "directories",
+        "election",
+        "elr",
+        "index",
+        "isr",
+        "last_known_elr",
+        "min_isr",
+        "partition",
+        "recovery_state",
+        "removing",
+        "replicas",
+        "state",
+        "topic_id",
+        "unclean_shutdown",
+    )
+
+    def __init__(
+        self,
+        state: ControllerState,
+        topic: str,
+        topic_id: bytes,
+        index: int,
+        partition: Partition,
+        acceptable: Callable[[int], bool] | None = None,
+    ) -> None:
+        self.state = state
+        self.topic_id = topic_id
+        self.index = index
+        self.partition = partition
+        self.min_isr = state.min_isr(topic) if state.image.elr_enabled else 1
+        self.election = UNCLEAN if state.unclean_election_enabled(topic) else ONLINE
+        self.acceptable = acceptable or state.is_active
+        self.isr = list(partition.isr)
+        self.replicas = list(partition.replicas)
+        self.removing = list(partition.removing)
+        self.adding = list(partition.adding)
+        self.elr = list(partition.elr)
+        self.last_known_elr = list(partition.last_known_elr)
+        self.recovery_state = partition.leader_recovery_state
+        self.directories = dict(zip(partition.replicas, partition.directories))
+        self.unclean_shutdown: Sequence[int] = ()
+
+    def build(self) -> VersionedRecord | None:
+        from pylogd.protocol.messages.metadata_records import PartitionChangeRecord
+
+        partition = self.partition
+        elr_enabled = self.state.image.elr_enabled
+        record = PartitionChangeRecord(partition_id=self.index, topic_id=self.topic_id)
+
+        self._complete_reassignment()
+        if elr_enabled:
+            self._collect_elr()
+        leader, unclean = self._elect()
+        if leader != partition.leader:
+            if leader in self.elr:
+                self.isr = [leader]
+                self.elr.remove(leader)
+            record.leader = leader
+            if unclean:
+                record.isr = [leader]
+                if partition.leader_recovery_state != RECOVERING:
+                    record.leader_recovery_state = RECOVERING
+        if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self.replicas):
+            record.leader = partition.leader  # a removed replica must learn that its epoch is over
+
+        if record.isr is not None or not elr_enabled:
+            self.elr = []
+        if self.elr != list(partition.elr):
+            record.eligible_leader_replicas = self.elr
+
+        if record.isr is None and (self.isr or elr_enabled) and self.isr != list(partition.isr):
+            record.isr = self.isr
+        if (
+            versions.epoch_bump_on_isr_shrink(self.state.image.metadata_version)
+            and record.leader == NO_LEADER_CHANGE
+            and record.isr is not None
+            and not set(partition.isr) <= set(record.isr)
+        ):
+            record.leader = partition.leader
+        if elr_enabled:
+            if record.leader == NO_LEADER and not partition.last_known_elr:
+                record.last_known_elr = [partition.leader]
+            elif record.leader >= 0 and partition.last_known_elr:
+                record.last_known_elr = []
+        self._assignment(record)
+        if self.recovery_state != partition.leader_recovery_state:
+            record.leader_recovery_state = self.recovery_state
+
+        if (
+            record.leader == NO_LEADER_CHANGE
+            and record.leader_recovery_state == -1
+            and all(
+                value is None
+                for value in (
+                    record.isr,
+                    record.eligible_leader_replicas,
+                    record.last_known_elr,
+                    record.replicas,
+                    record.removing_replicas,
+                    record.adding_replicas,
+                    record.directories,
+                )
+            )
+        ):
+            return None
+        return record, versions.partition_record_version(self.state.image.metadata_version)
+
+    def _complete_reassignment(self) -> None:
+        """Drops the removed replicas once every added one is in sync; when the partition shrinks, once all that stay are."""
+        if not self.removing and not self.adding:
+            return
+        isr = [replica for replica in self.isr if replica not in self.removing]
+        replicas = [replica for replica in self.replicas if replica not in self.removing]
+        if not isr or not replicas or not set(self.adding) <= set(isr):
+            return
+        if len(self.adding) < len(self.removing) and not set(replicas) <= set(isr):
+            return
+        self.isr, self.replicas, self.removing, self.adding = isr, replicas, [], []
+
+    def _collect_elr(self) -> None:
+        if len(self.isr) >= self.min_isr:
+            self.elr = []
+            return
+        candidates = dict.fromkeys(self.elr)
+        candidates.update(dict.fromkeys(self.partition.isr))
+        self.elr = sorted(r for r in candidates if r not in self.isr and r not in self.unclean_shutdown)
+
+    def _may_lead(self, replica: int) -> bool:
+        in_sync = replica in self.isr or (not self.isr and replica in self.elr)
+        return in_sync and self._is_acceptable(replica)
+
+    def _is_acceptable(self, replica: int) -> bool:
+        if not self.acceptable(replica):
+            return False
+        broker = self.state.image.brokers.get(replica)
+        directory = self.partition.directory(replica)
+        # A replica that a reassignment adds in this very change has no directory yet; it cannot be in sync either.
+        return broker is not None and directory is not None and broker.has_online_directory(directory)
+
+    def _elect(self) -> tuple[int, bool]:
+        """The leader this change leaves, and whether choosing it may lose acknowledged records."""
+        current = self.partition.leader
+        if self.election == PREFERRED and self._may_lead(self.replicas[0]):
+            return self.replicas[0], False
+        if self._may_lead(current):
+            return current, False
+        for replica in self.replicas:
+            if self._may_lead(replica):
+                return replica, False
+        known = self.partition.last_known_elr
+        if (
+            self.state.image.elr_enabled
+            and not self.isr
+            and not self.elr
+            and len(known) == 1
+            and self._is_acceptable(known[0])
+        ):
+            return known[0], True
+        if self.election == UNCLEAN:
+            for replica in self.replicas:
+                if self._is_acceptable(replica):
+                    return replica, True
+        return NO_LEADER, False
+
+    def _assignment(self, record: object) -> None:
+        partition = self.partition
+        if self.replicas:
+            if versions.directory_assignment_supported(self.state.image.metadata_version):
+                directories = [self._directory(replica) for replica in self.replicas]
+                if directories != list(partition.directories):
+                    record.directories = directories  # type: ignore[attr-defined]
+            if self.replicas != list(partition.replicas):
+                record.replicas = self.replicas  # type: ignore[attr-defined]
+        if self.removing != list(partition.removing):
+            record.removing_replicas = self.removing  # type: ignore[attr-defined]
+        if self.adding != list(partition.adding):
+            record.adding_replicas = self.adding  # type: ignore[attr-defined]
+
+    def _directory(self, replica: int) -> bytes:
+        known = self.directories.get(replica)
+        if known is not None:
+            return known
+        broker = self.state.image.brokers.get(replica)
+        return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory()

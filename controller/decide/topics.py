@@ -1,0 +1,373 @@
+"""Topics: create, delete, add partitions. Pure decisions on the state as of the last appended record."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pylogd.controller.decide import configs
+from pylogd.controller.decide.placement import place
+from pylogd.controller.image import TOPIC_RESOURCE
+from pylogd.controller.records import VersionedRecord
+from pylogd.controller.registrations import Partition
+from pylogd.controller.snapshot import partition_record
+from pylogd.controller.state import RECORDS_MAX, ControllerState, Decision, client_message
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY, ZERO
+
+CLUSTER_METADATA_TOPIC = "__cluster_metadata"
+NAME_LENGTH_MAX = 249
+PARTITIONS_PER_REQUEST_MAX = 10_000
+_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+def invalid_name_reason(name: str) -> str | None:
+    """Why `name` cannot be a topic's; None when it can."""
+    if not name:
+        return "the empty string is not allowed"
+    if name in (".", ".."):
+        return f"'{name}' is not allowed"
+    if len(name) > NAME_LENGTH_MAX:
+        return f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
+    if not _LEGAL.issuperset(name):
+        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
+    return None
+
+
+def check_name(state: ControllerState, name: str) -> None:
+    """Raises unless a topic called `name` may be created."""
+    reason = invalid_name_reason(name)
+    if name in state.image.topics:
+        raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{name}' already exists.")
+    if "." in name or "_" in name:
+        for other in state.image.colliding.get(name.replace(".", "_"), ()):
+            raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic '{name}' collides with existing topic: {other}")
+    if reason is not None:
+        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
+
+
+def check_assignment(state: ControllerState, brokers: Sequence[int], replication_factor: int | None) -> None:
+    """Raises INVALID_REPLICA_ASSIGNMENT unless `brokers` can be one partition's replicas."""
+
+    def refuse(message: str) -> KafkaError:
+        return KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "The manual partition assignment includes " + message)
+
+    if not brokers:
+        raise refuse("an empty replica list.")
+    previous = None
+    for broker in sorted(brokers):
+        if broker not in state.image.brokers:
+            raise refuse(f"broker {broker}, but no such broker is registered.")
+        if broker == previous:
+            raise refuse(f"the broker {broker} more than once.")
+        previous = broker
+    if replication_factor is not None and len(brokers) != replication_factor:
+        raise refuse(
+            f"a partition with {len(brokers)} replica(s), but this is not consistent with previous "
+            f"partitions, which have {replication_factor} replica(s)."
+        )
+
+
+def new_partition(state: ControllerState, replicas: Sequence[int], isr: Sequence[int]) -> Partition:
+    brokers = state.image.brokers
+    directories = tuple(
+        brokers[replica].default_directory() if replica in brokers else UNASSIGNED_DIRECTORY for replica in replicas
+    )
+    return Partition(tuple(replicas), directories, tuple(isr), isr[0])
+
+
+def _manual_partition(
+    state: ControllerState, index: int, brokers: Sequence[int], replication_factor: int | None
+) -> Partition:
+    check_assignment(state, brokers, replication_factor)
+    isr = [broker for broker in brokers if state.is_active(broker)]
+    if not isr:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"All brokers specified in the manual partition assignment for partition {index} "
+            "are fenced or in controlled shutdown.",
+        )
+    return new_partition(state, brokers, isr)
+
+
+def _placed_partitions(state: ControllerState, count: int, replication_factor: int) -> list[Partition]:
+    partitions = []
+    for replicas in place(state, count, replication_factor):
+        isr = [broker for broker in replicas if state.is_active(broker)]
+        if not isr:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICATION_FACTOR, "All brokers are currently fenced or in controlled shutdown."
+            )
+        partitions.append(new_partition(state, replicas, isr))
+    return partitions
+
+
+def _assigned_partitions(state: ControllerState, topic: Any) -> list[Partition]:
+    if topic.replication_factor != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but replication factor was not set to -1.",
+        )
+    if topic.num_partitions != -1:
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            "A manual partition assignment was specified, but numPartitions was not set to -1.",
+        )
+    found: dict[int, Partition] = {}
+    replication_factor: int | None = None
+    for assignment in topic.assignments:
+        index = assignment.partition_index
+        if index in found:
+            raise KafkaError(
+                ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+                f"Found multiple manual partition assignments for partition {index}",
+            )
+        found[index] = _manual_partition(state, index, assignment.broker_ids, replication_factor)
+        replication_factor = len(assignment.broker_ids)
+    if sorted(found) != list(range(len(found))):
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT, "partitions should be a consecutive 0-based integer sequence"
+        )
+    return [found[index] for index in range(len(found))]
+
+
+def _partitions(state: ControllerState, topic: Any) -> list[Partition]:
+    if topic.assignments:
+        return _assigned_partitions(state, topic)
+    if topic.replication_factor < -1 or topic.replication_factor == 0:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "Replication factor must be larger than 0, or -1 to use the default value.",
+        )
+    if topic.num_partitions < -1 or topic.num_partitions == 0:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, "Number of partitions was set to an invalid non-positive value.")
+    count = state.settings.num_partitions if topic.num_partitions == -1 else topic.num_partitions
+    replicas = state.settings.replication_factor if topic.replication_factor == -1 else topic.replication_factor
+    try:
+        return _placed_partitions(state, count, replicas)
+    except KafkaError as error:
+        raise KafkaError(error.code, f"Unable to replicate the partition {replicas} time(s): {error.message}") from None
+
+
+def _create_topic(state: ControllerState, topic: Any, version: int) -> tuple[list[VersionedRecord], Any]:
+    from pylogd.protocol.messages import create_topics as m
+    from pylogd.protocol.messages.metadata_records import TopicRecord
+
+    check_name(state, topic.name)
+    values: dict[str, str] = {}
+    missing = [config.name for config in topic.configs if config.value is None]
+    if missing:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(missing))
+    for config in topic.configs:
+        values[config.name] = config.value
+    config_records: list[VersionedRecord] = []
+    if values:
+        operations = {name: (configs.SET, value) for name, value in values.items()}
+        config_records = configs.incremental(state, (TOPIC_RESOURCE, topic.name), operations, created=True)
+    partitions = _partitions(state, topic)
+
+    topic_id = state.new_uuid()
+    result = m.CreatableTopicResult(name=topic.name, topic_id=topic_id, error_message=None)
+    if version >= 5:
+        result.num_partitions = len(partitions)
+        result.replication_factor = len(partitions[0].replicas)
+        result.configs = [
+            m.CreatableTopicConfigs(
+                name=effective.name,
+                value=None if effective.sensitive else effective.value,
+                read_only=effective.read_only,
+                config_source=effective.source,
+                is_sensitive=effective.sensitive,
+            )
+            for effective in state.rules.topic_configs(values, state.node_config(), state.cluster_config())
+        ]
+    # ConfigRecords come after the TopicRecord and before the PartitionRecords.
+    records: list[VersionedRecord] = [(TopicRecord(name=topic.name, topic_id=topic_id), 0), *config_records]
+    level, elr = state.image.metadata_version, state.image.elr_enabled
+    for index, partition in enumerate(partitions):
+        records.append(partition_record(topic_id, index, partition, level, elr))
+    return records, result
+
+
+def create_topics(state: ControllerState, request: Any, version: int) -> Decision:
+    """Every topic stands alone: one that is refused does not keep the others from being created."""
+    from pylogd.protocol.messages import create_topics as m
+
+    counts: dict[str, int] = {}
+    for topic in request.topics:
+        counts[topic.name] = counts.get(topic.name, 0) + 1
+    unique = [t for t in request.topics if counts[t.name] == 1 and t.name != CLUSTER_METADATA_TOPIC]
+
+    total = 0
+    for topic in unique:
+        if topic.assignments:
+            total += len(topic.assignments)
+        elif topic.num_partitions == -1:
+            total += state.settings.num_partitions
+        else:
+            total += max(topic.num_partitions, 0)
+    if total > PARTITIONS_PER_REQUEST_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Excessively large number of partitions per request.")
+
+    records: list[VersionedRecord] = []
+    results = []
+    for topic in unique:
+        try:
+            created, result = _create_topic(state, topic, version)
+            if len(records) + len(created) > RECORDS_MAX:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+            records += created
+        except KafkaError as error:
+            result = m.CreatableTopicResult(
+                name=topic.name, error_code=error.code, error_message=error.message or error.code.message
+            )
+        results.append(result)
+    for name, count in counts.items():
+        if count > 1:
+            message = "Duplicate topic name."
+        elif name == CLUSTER_METADATA_TOPIC:
+            message = f"Creation of internal topic {CLUSTER_METADATA_TOPIC} is prohibited."
+        else:
+            continue
+        refused = m.CreatableTopicResult(name=name, error_code=ErrorCode.INVALID_REQUEST, error_message=message)
+        results.append(refused)
+    return Decision([] if request.validate_only else records, m.CreateTopicsResponse(topics=results))
+
+
+def delete_topics(state: ControllerState, request: Any, version: int) -> Decision:
+    """Topics by name (to version 5) or by name or id (from 6); each is deleted or refused on its own."""
+    from pylogd.protocol.messages import delete_topics as m
+    from pylogd.protocol.messages.metadata_records import RemoveTopicRecord
+
+    if not state.settings.delete_topic_enable:
+        if version < 3:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
+        raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
+
+    responses: list[Any] = []
+
+    def answer(name: str | None, topic_id: bytes, code: ErrorCode, message: str | None) -> None:
+        responses.append(m.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message))
+
+    names: dict[str, int] = {}
+    ids: dict[bytes, int] = {}
+    for name in request.topic_names or ():
+        names[name] = names.get(name, 0) + 1
+    for topic in request.topics or ():
+        topic_id = bytes(topic.topic_id)
+        if topic.name is None and topic_id == ZERO:
+            answer(None, ZERO, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
+        elif topic.name is None:
+            ids[topic_id] = ids.get(topic_id, 0) + 1
+        elif topic_id == ZERO:
+            names[topic.name] = names.get(topic.name, 0) + 1
+        else:
+            answer(topic.name, topic_id, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
+    for name, count in names.items():
+        if count > 1:
+            answer(name, ZERO, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
+    for topic_id, count in ids.items():
+        if count > 1:
+            answer(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
+
+    chosen: dict[bytes, str] = {}
+    for topic_id, count in ids.items():
+        if count == 1:
+            found = state.image.topics_by_id.get(topic_id)
+            if found is None:
+                answer(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
+            else:
+                chosen[topic_id] = found.name
+    for name, count in names.items():
+        if count > 1:
+            continue
+        found = state.image.topics.get(name)
+        if found is None:
+            code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            answer(name, ZERO, code, code.message)
+        elif found.id in chosen or ids.get(found.id, 0) > 1:
+            chosen.pop(found.id, None)
+            answer(
+                name,
+                found.id,
+                ErrorCode.INVALID_REQUEST,
+                "The provided topic name maps to an ID that was already supplied.",
+            )
+        else:
+            chosen[found.id] = name
+    records: list[VersionedRecord] = []
+    for topic_id, name in chosen.items():
+        records.append((RemoveTopicRecord(topic_id=topic_id), 0))
+        answer(name, topic_id, ErrorCode.NONE, None)
+    return Decision(records, m.DeleteTopicsResponse(responses=responses))
+
+
+def _grow(state: ControllerState, topic: Any) -> list[VersionedRecord]:
+    found = state.image.topics.get(topic.name)
+    if found is None:
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+    current = len(found.partitions)
+    if topic.count == current:
+        raise KafkaError(ErrorCode.INVALID_PARTITIONS, f"Topic already has {current} partition(s).")
+    if topic.count < current:
+        raise KafkaError(
+            ErrorCode.INVALID_PARTITIONS,
+            f"The topic {topic.name} currently has {current} partition(s); {topic.count} would not be an increase.",
+        )
+    additional = topic.count - current
+    if topic.assignments is not None and len(topic.assignments) != additional:
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            f"Attempted to add {additional} additional partition(s), but only {len(topic.assignments)} "
+            "assignment(s) were specified.",
+        )
+    if additional > RECORDS_MAX:
+        raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+    replication_factor = len(found.partitions[0].replicas)
+    if topic.assignments is None:
+        try:
+            partitions = _placed_partitions(state, additional, replication_factor)
+        except KafkaError as error:
+            if error.message == "All brokers are currently fenced or in controlled shutdown.":
+                text = f"Unable to replicate the partition {replication_factor} time(s): {error.message}"
+                raise KafkaError(error.code, text) from None
+            raise
+    else:
+        partitions = [
+            _manual_partition(state, current + i, assignment.broker_ids, replication_factor)
+            for i, assignment in enumerate(topic.assignments)
+        ]
+    level, elr = state.image.metadata_version, state.image.elr_enabled
+    return [partition_record(found.id, current + i, partition, level, elr) for i, partition in enumerate(partitions)]
+
+
+def create_partitions(state: ControllerState, request: Any) -> Decision:
+    """Grows topics to a number of partitions."""
+    from pylogd.protocol.messages import create_partitions as m
+
+    counts: dict[str, int] = {}
+    for topic in request.topics:
+        counts[topic.name] = counts.get(topic.name, 0) + 1
+    results = [
+        m.CreatePartitionsTopicResult(
+            name=name, error_code=ErrorCode.INVALID_REQUEST, error_message="Duplicate topic name."
+        )
+        for name, count in counts.items()
+        if count > 1
+    ]
+    records: list[VersionedRecord] = []
+    for topic in request.topics:
+        if counts[topic.name] > 1:
+            continue
+        try:
+            grown = _grow(state, topic)
+            if len(records) + len(grown) > RECORDS_MAX:
+                raise KafkaError(ErrorCode.POLICY_VIOLATION, "Unable to perform excessively large batch operation.")
+            records += grown
+            result = m.CreatePartitionsTopicResult(name=topic.name, error_code=ErrorCode.NONE, error_message=None)
+        except KafkaError as error:
+            result = m.CreatePartitionsTopicResult(
+                name=topic.name, error_code=error.code, error_message=client_message(error)
+            )
+        results.append(result)
+    return Decision([] if request.validate_only else records, m.CreatePartitionsResponse(results=results))

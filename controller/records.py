@@ -1,0 +1,182 @@
+"""Metadata records as bytes: how one record is framed, and how runs of them become batches of the metadata log.
+
+A record's value is: frame version (unsigned varint, always 1), api key of the record type (unsigned varint), version of
+the type (unsigned varint), then the message at that version with nothing after it. The key is null. Control records
+(leader change, snapshot header and footer, kraft version, voters) live in batches of their own with the control bit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from pylogd.protocol import batch as batches
+from pylogd.protocol.codec import decode, encode
+from pylogd.protocol.control import ControlType, control_key, control_type
+from pylogd.protocol.errors import ProtocolError
+
+FRAME_VERSION = 1
+
+#: What a decision returns and a log takes: a message and the version to write it at.
+VersionedRecord = tuple[Any, int]
+
+API_KEYS: dict[str, int] = {
+    "RegisterBrokerRecord": 0,
+    "UnregisterBrokerRecord": 1,
+    "TopicRecord": 2,
+    "PartitionRecord": 3,
+    "ConfigRecord": 4,
+    "PartitionChangeRecord": 5,
+    "FenceBrokerRecord": 7,
+    "UnfenceBrokerRecord": 8,
+    "RemoveTopicRecord": 9,
+    "DelegationTokenRecord": 10,
+    "UserScramCredentialRecord": 11,
+    "FeatureLevelRecord": 12,
+    "ClientQuotaRecord": 14,
+    "ProducerIdsRecord": 15,
+    "BrokerRegistrationChangeRecord": 17,
+    "AccessControlEntryRecord": 18,
+    "RemoveAccessControlEntryRecord": 19,
+    "NoOpRecord": 20,
+    "ZkMigrationStateRecord": 21,
+    "RemoveUserScramCredentialRecord": 22,
+    "BeginTransactionRecord": 23,
+    "EndTransactionRecord": 24,
+    "AbortTransactionRecord": 25,
+    "RemoveDelegationTokenRecord": 26,
+    "RegisterControllerRecord": 27,
+    "ClearElrRecord": 28,
+}
+_NAMES = {key: name for name, key in API_KEYS.items()}
+
+
+def record_class(api_key: int) -> type[Any]:
+    """The message class of a record type."""
+    from pylogd.protocol.messages import metadata_records
+
+    name = _NAMES.get(api_key)
+    if name is None:
+        raise ProtocolError(f"unknown metadata record type {api_key}")
+    cls: type[Any] = getattr(metadata_records, name)
+    return cls
+
+
+def encode_record(message: Any, version: int) -> bytes:
+    """The value of one metadata record. Api keys and versions below 128 are their own varints."""
+    return bytes((FRAME_VERSION, API_KEYS[type(message).__name__], version)) + encode(message, version)
+
+
+def _unsigned_varint(data: bytes, pos: int, what: str) -> tuple[int, int]:
+    value = shift = 0
+    while True:
+        if pos >= len(data) or shift > 28:
+            raise ProtocolError(f"metadata record ends inside its {what}")
+        byte = data[pos]
+        pos += 1
+        value |= (byte & 0x7F) << shift
+        if byte < 0x80:
+            return value, pos
+        shift += 7
+
+
+def decode_record(value: bytes) -> VersionedRecord:
+    """The message and version inside a record's value."""
+    frame, pos = _unsigned_varint(value, 0, "frame version")
+    if frame != FRAME_VERSION:
+        raise ProtocolError(f"metadata record has frame version {frame}; only {FRAME_VERSION} is supported")
+    api_key, pos = _unsigned_varint(value, pos, "type")
+    version, pos = _unsigned_varint(value, pos, "version")
+    message, end = decode(record_class(api_key), version, value, pos)
+    if end != len(value):
+        raise ProtocolError(f"{len(value) - end} bytes of garbage after a metadata record of type {api_key}")
+    return message, version
+
+
+def metadata_batch(records: Sequence[VersionedRecord], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytearray:
+    """One batch of metadata records, as the active controller of `epoch` appends it."""
+    return batches.build_batch(
+        (batches.Record(0, timestamp_ms, None, encode_record(message, version)) for message, version in records),
+        base_offset=base_offset,
+        leader_epoch=epoch,
+    )
+
+
+def control_batch(
+    records: Iterable[tuple[ControlType, Any, int]], *, base_offset: int, epoch: int, timestamp_ms: int
+) -> bytearray:
+    """One batch of control records given as (type, message, message version)."""
+    return batches.build_batch(
+        (batches.Record(0, timestamp_ms, control_key(kind), encode(message, at)) for kind, message, at in records),
+        base_offset=base_offset,
+        leader_epoch=epoch,
+        control=True,
+    )
+
+
+class ControlRecord:
+    """A decoded control record: its type and message, None for types this version does not know."""
+
+    __slots__ = ("kind", "message")
+
+    def __init__(self, kind: ControlType, message: Any) -> None:
+        self.kind = kind
+        self.message = message
+
+
+def _control_class(kind: ControlType) -> type[Any] | None:
+    from pylogd.protocol.messages import control_records
+
+    names = {
+        ControlType.LEADER_CHANGE: "LeaderChangeMessage",
+        ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
+        ControlType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
+        ControlType.KRAFT_VERSION: "KRaftVersionRecord",
+        ControlType.KRAFT_VOTERS: "VotersRecord",
+    }
+    name = names.get(kind)
+    return None if name is None else getattr(control_records, name)
+
+
+def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
+    """The first field of every control message is its own version, so it is read to know how to read the rest."""
+    kind = control_type(key)
+    cls = _control_class(kind)
+    if cls is None or value is None:
+        return ControlRecord(kind, None)
+    if len(value) < 2:
+        raise ProtocolError(f"control record {kind.name} ends inside its version")
+    version = min(int.from_bytes(value[:2], "big", signed=True), 1 if kind is ControlType.LEADER_CHANGE else 0)
+    return ControlRecord(kind, decode(cls, version, value)[0])
+
+
+class Batch:
+    """A decoded batch of the metadata log or of a snapshot."""
+
+    __slots__ = ("base_offset", "control", "epoch", "last_offset", "records", "size", "timestamp_ms")
+
+    def __init__(self, header: batches.BatchHeader, records: list[Any]) -> None:
+        self.base_offset = header.base_offset
+        self.last_offset = header.last_offset
+        self.epoch = header.partition_leader_epoch
+        self.timestamp_ms = header.max_timestamp
+        self.size = header.length
+        self.control = header.is_control
+        #: ControlRecord in a control batch, otherwise metadata messages, in the order of their offsets
+        self.records = records
+
+
+def decode_batches(data: bytes | bytearray | memoryview) -> Iterator[Batch]:
+    """Every whole batch in `data`. A CRC that does not match raises: replaying half a state is worse than stopping."""
+    view = memoryview(data)
+    for pos, header in batches.iter_headers(view):
+        end = pos + header.length
+        if not batches.check_crc(view, pos, end):
+            raise ProtocolError(f"metadata batch at offset {header.base_offset} fails its CRC")
+        records: list[Any] = []
+        for record in batches.iter_records(view[pos:end]):
+            if header.is_control:
+                records.append(decode_control(record.key, record.value))
+            else:
+                records.append(decode_record(record.value or b"")[0])
+        yield Batch(header, records)
