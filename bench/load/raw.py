@@ -194,3 +194,29 @@ def fetch(port: int, topic: str, partitions: int, fetch_bytes: int, seconds: flo
         moved += fetcher.receive()
         requests += 1
     return {"bytes": moved, "requests": requests, "seconds": time.perf_counter() - started}
+
+
+def end_to_end(port: int, topic: str, value_size: int, count: int) -> Work:
+    """From sending a record to receiving it: a Fetch waits at the end of the log while a Produce comes in beside it."""
+    frame = frames.produce(topic, 0, frames.batch(1, value_size, int(time.time() * 1e3)))
+    producer = connect(port)
+    _first_reply(producer, topic, frame)
+    consumer = _Fetcher(port, topic, 0, 1 << 20)
+    consumer.walk()
+    at = frames.fetch_records_position(topic)
+    offset = 1
+    samples = []
+    for number in range(200 + count):
+        if number == 200:
+            yield
+        consumer.connection.sendall(frames.fetch(topic, 0, offset, 1 << 20, max_wait_ms=5_000))
+        time.sleep(0.0005)  # the Fetch is waiting by now
+        started = time.perf_counter()
+        producer.sendall(frame)
+        length = consumer.receive()
+        samples.append(time.perf_counter() - started)
+        if frames.next_offset(consumer.buffer[at + 4 : length]) != offset + 1:
+            raise RuntimeError("the Fetch was answered without the new record")
+        offset += 1
+        read_frame(producer)
+    return percentiles(samples[200:])

@@ -10,6 +10,7 @@ from bench.table import Row
 
 def measure(bench: Bench) -> list[Row]:
     rows = _synchronous(bench, "raw", "synchronous, raw") + _synchronous(bench, "librdkafka", "synchronous, librdkafka")
+    rows += _synchronous(bench, "raw", "end to end, raw", "end_to_end", 2_000)
     rows += _end_to_end(bench, "end to end, librdkafka")
     with bench.unpinned():
         rows += _synchronous(bench, "librdkafka", "synchronous, librdkafka, not pinned")
@@ -17,12 +18,12 @@ def measure(bench: Bench) -> list[Row]:
     return rows
 
 
-def _synchronous(bench: Bench, kind: str, label: str) -> list[Row]:
+def _synchronous(
+    bench: Bench, kind: str, label: str, function: str = "produce_latency", count: int = 5_000
+) -> list[Row]:
     def once(broker: Broker) -> dict[str, float]:
         with bench.topic(broker) as topic:
-            load = bench.load(
-                kind, "produce_latency", broker, topic=topic, value_size=100, count=int(bench.scale(5_000, 500))
-            )
+            load = bench.load(kind, function, broker, topic=topic, value_size=100, count=int(bench.scale(count, 500)))
             return _figures(bench.run(broker, [load])["results"][0])
 
     return _rows(bench.alternate(once), label)
