@@ -230,10 +230,11 @@ def _zstd_check_whole(data: memoryview) -> None:
     import zstandard
 
     pos, end = 0, len(data)
+    if not end:
+        raise CompressionError("zstd: stream ended prematurely")
     while pos < end:
-        if (
-            end - pos >= 8 and data[pos] & 0xF0 == 0x50 and data[pos + 1 : pos + 4] == b"\x2a\x4d\x18"
-        ):  # skippable frame
+        skippable = data[pos] & 0xF0 == 0x50 and data[pos + 1 : pos + 4] == b"\x2a\x4d\x18"
+        if skippable and end - pos >= 8:
             pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")
             continue
         has_checksum = zstandard.get_frame_parameters(data[pos:]).has_checksum

@@ -187,8 +187,8 @@ class ProducerStates:
         elif origin == Origin.CLIENT and header.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Invalid sequence number for new epoch of producer {header.producer_id} at offset {header.base_offset}: "
-                f"{epoch} (request epoch), {header.base_sequence} (seq. number), "
+                f"Invalid sequence number for new epoch of producer {header.producer_id} at offset "
+                f"{header.base_offset}: {epoch} (request epoch), {header.base_sequence} (seq. number), "
                 f"{entry.producer_epoch} (current producer epoch)",
             )
         if entry.txn_first_offset is not None and not header.attributes & _TXN_FLAG:
