@@ -19,14 +19,14 @@ UNDEFINED_EPOCH = -1
 UNDEFINED_OFFSET = -1
 
 
-class LeaderEpochs:
+class EpochCache:
     """The table of one log."""
 
     __slots__ = ("_dirty", "_epochs", "_files", "_starts", "path")
 
-    def __init__(self, files: FileSystem, directory: str) -> None:
+    def __init__(self, files: FileSystem, path: str) -> None:
         self._files = files
-        self.path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
+        self.path = path
         self._epochs: list[int] = []
         self._starts: list[int] = []
         self._dirty = False
@@ -128,6 +128,6 @@ class LeaderEpochs:
             self._epochs, self._starts = [], []
             self._dirty = True
 
-    def moved(self, directory: str) -> None:
+    def moved(self, path: str) -> None:
         """The log's directory was renamed."""
-        self.path = f"{directory}/{checkpoint.LEADER_EPOCHS}"
+        self.path = path

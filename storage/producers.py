@@ -2,7 +2,7 @@
 
 Per producer id: the epoch, the last five batches (a retry of one of them is a duplicate, answered with its old
 offsets), the coordinator epoch of its last marker and the start of its open transaction. All of it is the replay of the
-log, sped up by snapshots (`producer_snapshot.py`); it changes only in `commit`, after the batch is in the log.
+log, sped up by snapshots (`producer_snapshot.py`); it changes only in `apply`, after the batch is in the log.
 
 A transaction is *ongoing* from its first batch to its marker and *unreplicated* until the high watermark passes that
 marker. The first unstable offset is the smallest start among both, and READ_COMMITTED consumers read below it.
@@ -18,7 +18,6 @@ from pylogd.protocol.control import ControlType, control_type, marker_coordinato
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileSystem
 from pylogd.storage import producer_snapshot
-from pylogd.storage.txnindex import AbortedTxn
 from pylogd.storage.validation import Origin
 
 BATCHES_MAX = 5
@@ -53,15 +52,11 @@ class Marker(NamedTuple):
     timestamp: int
 
 
-class ProducerUpdate:
-    """A batch that may be appended (or was before: `duplicate`), and what `commit` needs once it is in the log."""
-
-    __slots__ = ("duplicate", "header", "marker")
-
-    def __init__(self, header: BatchHeader, marker: Marker | None, duplicate: BatchMeta | None) -> None:
-        self.header = header
-        self.marker = marker
-        self.duplicate = duplicate
+class CompletedTxn(NamedTuple):
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    aborted: bool
 
 
 class ProducerEntry:
@@ -113,7 +108,8 @@ def read_marker(view: batch.Buffer, header: BatchHeader, pos: int = 0) -> Marker
 
 
 class ProducerStates:
-    """The producers of one log. `map_end_offset` is the offset up to which the log has been replayed into it."""
+    """The producers of one log. Everything applied lies below `map_end_offset`; it may lag behind the log end when the
+    last batches had no producer id, and whoever replays or rolls the log moves it."""
 
     __slots__ = (
         "_directory",
@@ -147,25 +143,26 @@ class ProducerStates:
 
     # -- before the append
 
-    def prepare(
-        self, header: BatchHeader, view: batch.Buffer, origin: Origin, now_ms: int = 0, transaction_version: int = 0
-    ) -> ProducerUpdate:
-        """May the batch in `view` be appended at its header's base offset? KafkaError if not. Changes nothing.
+    def check(
+        self,
+        header: BatchHeader,
+        offset: int,
+        origin: Origin,
+        marker: Marker | None = None,
+        transaction_version: int = 0,
+    ) -> BatchMeta | None:
+        """May this batch be appended at `offset`? The earlier batch when it is a retry of one, else None; KafkaError if
+        not.
 
-        `transaction_version` is that of the coordinator which ends a transaction with this batch."""
-        if header.attributes & batch.CONTROL_FLAG:
-            marker = read_marker(view, header)
-            entry = self.producers.get(header.producer_id)
-            if marker is not None and entry is not None and origin != Origin.REPLICATION:
-                _check_marker(entry, header, marker, transaction_version)
-            return ProducerUpdate(header, marker, None)
-        return ProducerUpdate(header, None, self._check_data(header, origin))
-
-    def _check_data(self, header: BatchHeader, origin: Origin) -> BatchMeta | None:
+        Changes nothing. `marker` is that of a control batch, `transaction_version` the one of the coordinator that
+        writes it."""
         entry = self.producers.get(header.producer_id)
-        if entry is None or origin == Origin.REPLICATION:
+        if entry is None:
             return None
         epoch = header.producer_epoch
+        if marker is not None:
+            self._check_marker(entry, epoch, offset, origin, marker, transaction_version)
+            return None
         if origin == Origin.CLIENT and entry.producer_epoch == epoch:
             last_sequence = NO_SEQUENCE
             first = header.base_sequence
@@ -179,24 +176,46 @@ class ProducerStates:
             if first != (last_sequence + 1) & SEQUENCE_MAX:
                 raise KafkaError(
                     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                    f"Out of order sequence number for producer {header.producer_id} at offset {header.base_offset}: "
+                    f"Out of order sequence number for producer {header.producer_id} at offset {offset}: "
                     f"{first} (incoming seq. number), {last_sequence} (current end sequence number)",
                 )
         elif epoch < entry.producer_epoch:
-            raise _stale_epoch(entry, header, "<")
+            if origin != Origin.REPLICATION:
+                raise _stale_epoch(entry, epoch, offset, "<")
         elif origin == Origin.CLIENT and header.base_sequence != 0 and entry.producer_epoch != NO_PRODUCER_EPOCH:
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"Invalid sequence number for new epoch of producer {header.producer_id} at offset "
-                f"{header.base_offset}: {epoch} (request epoch), {header.base_sequence} (seq. number), "
+                f"Invalid sequence number for new epoch of producer {header.producer_id} at offset {offset}: "
+                f"{epoch} (request epoch), {header.base_sequence} (seq. number), "
                 f"{entry.producer_epoch} (current producer epoch)",
             )
-        if entry.txn_first_offset is not None and not header.attributes & _TXN_FLAG:
+        if entry.txn_first_offset is not None and not header.attributes & _TXN_FLAG and origin != Origin.REPLICATION:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"Expected transactional write from producer {header.producer_id} at offset {header.base_offset}",
+                f"Expected transactional write from producer {header.producer_id} at offset {offset}",
             )
         return None
+
+    def _check_marker(
+        self, entry: ProducerEntry, epoch: int, offset: int, origin: Origin, marker: Marker, transaction_version: int
+    ) -> None:
+        if origin == Origin.REPLICATION:
+            return
+        current = entry.producer_epoch
+        # Since transaction version 2 the coordinator bumps the epoch before it ends a transaction, so a marker of the
+        # current epoch is late, unless no transaction is open: then it is the retry of one already written.
+        if transaction_version >= 2:
+            retry = epoch == current and (entry.txn_first_offset is None or epoch == EPOCH_MAX)
+            if epoch <= current and not retry:
+                raise _stale_epoch(entry, epoch, offset, "<=")
+        elif epoch < current:
+            raise _stale_epoch(entry, epoch, offset, "<")
+        if entry.coordinator_epoch > marker.coordinator_epoch:
+            raise KafkaError(
+                ErrorCode.TRANSACTION_COORDINATOR_FENCED,
+                f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {offset}: "
+                f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
+            )
 
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
@@ -204,21 +223,28 @@ class ProducerStates:
 
     # -- after the append, and on replay
 
-    def commit(self, update: ProducerUpdate) -> AbortedTxn | None:
-        """The batch is in the log at its header's offsets. An aborted transaction is returned for the segment's
-        index."""
-        header, marker = update.header, update.marker
+    def apply(self, header: BatchHeader, marker: Marker | None = None) -> CompletedTxn | None:
+        """A batch is in the log at its header's offsets. The transaction it ended, if any: pass it to `complete` after
+        the abort is in the transaction index."""
         producer_id = header.producer_id
-        self.map_end_offset = header.base_offset + header.last_offset_delta + 1
-        if producer_id < 0 or (marker is None and header.attributes & batch.CONTROL_FLAG):
+        if producer_id < 0 or (header.is_control and marker is None):
             return None
+        end = header.base_offset + header.last_offset_delta + 1
+        if end > self.map_end_offset:
+            self.map_end_offset = end
         entry = self.producers.get(producer_id)
         if entry is None:
             entry = self.producers[producer_id] = ProducerEntry(producer_id)
         if entry.producer_epoch != header.producer_epoch:
             entry.take_epoch(header.producer_epoch)
         if marker is not None:
-            return self._end_transaction(entry, marker, header.base_offset)
+            first_offset = entry.txn_first_offset
+            entry.coordinator_epoch = marker.coordinator_epoch
+            entry.last_timestamp = marker.timestamp
+            entry.txn_first_offset = None
+            if first_offset is None:
+                return None
+            return CompletedTxn(producer_id, first_offset, header.base_offset, not marker.commit)
         delta = header.last_offset_delta
         base_sequence = header.base_sequence
         batches = entry.batches
@@ -238,45 +264,38 @@ class ProducerStates:
             self.ongoing[header.base_offset] = producer_id
         return None
 
-    def replay(self, header: BatchHeader, view: batch.Buffer, pos: int = 0) -> AbortedTxn | None:
-        """`commit` for a batch read from the log."""
-        if header.producer_id < 0:
-            return None
-        marker = read_marker(view, header, pos) if header.is_control else None
-        return self.commit(ProducerUpdate(header, marker, None))
+    def last_stable_offset(self, completed: CompletedTxn) -> int:
+        """The last stable offset once `completed` is over: what goes into the transaction index."""
+        for first_offset, producer_id in self.ongoing.items():
+            if producer_id != completed.producer_id:
+                return first_offset
+        return completed.last_offset + 1
 
-    def _end_transaction(self, entry: ProducerEntry, marker: Marker, offset: int) -> AbortedTxn | None:
-        first_offset, entry.txn_first_offset = entry.txn_first_offset, None
-        entry.coordinator_epoch = marker.coordinator_epoch
-        entry.last_timestamp = marker.timestamp
-        if first_offset is None:
-            return None
-        # Loading forgets transactions that began before the log start; their markers may still come.
-        self.ongoing.pop(first_offset, None)
-        self.unreplicated[first_offset] = offset
-        if marker.commit:
-            return None
-        last_stable_offset = next(iter(self.ongoing), offset + 1)
-        return AbortedTxn(entry.producer_id, first_offset, offset, last_stable_offset)
+    def complete(self, completed: CompletedTxn) -> None:
+        """The transaction is decided; it stays unstable until the high watermark passes its marker."""
+        # A transaction that began before the log start is not among the ongoing ones after a reload.
+        self.ongoing.pop(completed.first_offset, None)
+        self.unreplicated[completed.first_offset] = completed.last_offset
 
     # -- offsets
 
-    def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """The start of the oldest transaction that is open, or whose marker is not below the high watermark."""
+    @property
+    def first_unstable_offset(self) -> int | None:
         if self.unreplicated:
-            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
-        first = next(iter(self.ongoing), None)
-        if not self.unreplicated:
-            return first
-        oldest = min(self.unreplicated)
-        return oldest if first is None else min(first, oldest)
+            first = min(self.unreplicated)
+            return min(first, next(iter(self.ongoing))) if self.ongoing else first
+        return next(iter(self.ongoing)) if self.ongoing else None
 
     @property
     def first_undecided_offset(self) -> int | None:
         return next(iter(self.ongoing), None)
 
+    def on_high_watermark(self, high_watermark: int) -> None:
+        if self.unreplicated:
+            self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= high_watermark}
+
     def on_log_start_offset(self, log_start_offset: int) -> None:
-        self.unreplicated = {first: last for first, last in self.unreplicated.items() if last >= log_start_offset}
+        self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
         self._snap_offset = self._snapshots[-1] if self._snapshots else log_start_offset
 
@@ -302,10 +321,10 @@ class ProducerStates:
     def snapshot_path(self, offset: int) -> str:
         return producer_snapshot.path(self._directory, offset)
 
-    def take_snapshot(self, offset: int, durable: bool = True) -> str | None:
-        """Writes the state, which must be that of the log up to `offset`, unless there is a snapshot of it already; the
-        path written. A durable one is synced: not on the event loop."""
-        self.map_end_offset = max(self.map_end_offset, offset)
+    def take_snapshot(self, durable: bool = True) -> str | None:
+        """Writes the state at `map_end_offset` unless there is one; the path written. A durable one is synced: not on
+        the loop."""
+        offset = self.map_end_offset
         if offset <= self._snap_offset:
             return None
         path = producer_snapshot.path(self._directory, offset)
@@ -335,8 +354,8 @@ class ProducerStates:
         return rows
 
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
-        """Goes back to the newest snapshot within the log, unless nothing behind its end was ever replayed. The caller
-        replays the log from `map_end_offset` on."""
+        """Goes back to the newest snapshot within the log, unless nothing at or behind its end was ever applied. The
+        caller replays the log from `map_end_offset` on."""
         for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
             self._delete_snapshot(offset)
         if self._loaded and log_end_offset >= self.map_end_offset:
@@ -422,27 +441,9 @@ class ProducerStates:
         self._directory = directory
 
 
-def _check_marker(entry: ProducerEntry, header: BatchHeader, marker: Marker, transaction_version: int) -> None:
-    epoch, current = header.producer_epoch, entry.producer_epoch
-    # Since transaction version 2 the coordinator bumps the epoch before it ends a transaction, so a marker of the
-    # current epoch is late, unless no transaction is open: then it is the retry of one already written.
-    if transaction_version >= 2:
-        retry = epoch == current and (entry.txn_first_offset is None or epoch == EPOCH_MAX)
-        if epoch <= current and not retry:
-            raise _stale_epoch(entry, header, "<=")
-    elif epoch < current:
-        raise _stale_epoch(entry, header, "<")
-    if entry.coordinator_epoch > marker.coordinator_epoch:
-        raise KafkaError(
-            ErrorCode.TRANSACTION_COORDINATOR_FENCED,
-            f"Invalid coordinator epoch for producerId {entry.producer_id} at offset {header.base_offset}: "
-            f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
-        )
-
-
-def _stale_epoch(entry: ProducerEntry, header: BatchHeader, comparison: str) -> KafkaError:
+def _stale_epoch(entry: ProducerEntry, epoch: int, offset: int, comparison: str) -> KafkaError:
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_EPOCH,
-        f"Epoch of producer {entry.producer_id} at offset {header.base_offset} is {header.producer_epoch}, which is "
-        f"{comparison} the last seen epoch {entry.producer_epoch}",
+        f"Epoch of producer {entry.producer_id} at offset {offset} is {epoch}, which is {comparison} the last seen "
+        f"epoch {entry.producer_epoch}",
     )
