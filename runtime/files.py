@@ -1,10 +1,10 @@
 """Files as storage sees them: positions instead of cursors, descriptors that may be closed behind the caller's back.
 
 A broker with thousands of partitions cannot keep every file open, so a `File` is a path that knows how to open itself.
-The file system keeps at most `open_files_max` descriptors and closes the least recently used ones (second chance: `used`
-is set on every use and cleared by one pass of the hand). Who needs a descriptor beyond the current call, such as a send
-in flight or a worker thread, pins it with `acquire()` and gives it back with `release()`; a pinned descriptor survives
-eviction, close, rename and unlink.
+The file system keeps at most `open_files_max` descriptors and closes the least recently used ones (second chance:
+`used` is set on every use and cleared by one pass of the hand). Who needs a descriptor beyond the current call, such
+as a send in flight or a worker thread, pins it with `acquire()` and gives it back with `release()`; a pinned
+descriptor survives eviction, close, rename and unlink.
 
 Threads: the event-loop thread owns the pool and is the only one that evicts, so between two of its own opens no
 descriptor it holds can vanish. Worker threads open and pin, and never evict.
@@ -78,7 +78,8 @@ class File:
         return self._refs > 0
 
     def close(self) -> None:
-        """Closes the descriptor and the mapping, or marks them to be closed by the last `release()`. May be opened again."""
+        """Closes the descriptor and the mapping, or marks them to be closed by the last `release()`. May be opened
+        again."""
         with self._system._guard:
             if self._refs > 0:
                 self._closing = True
@@ -107,6 +108,24 @@ class File:
             got += len(data)
         return b"".join(parts)
 
+    def pread_nowait(self, size: int, position: int, at_least: int = 1) -> bytes:
+        """What of it is in memory now; BlockingIOError when that is less than `at_least`, which must not reach beyond
+        the end of the file. Reads plainly where the kernel cannot tell."""
+        flags = self._system._nowait
+        if not flags:
+            return self.pread(size, position)
+        buffer = bytearray(size)
+        try:
+            got = os.preadv(self.fd if self.fd >= 0 else self.open(), [buffer], position, flags)
+        except OSError as error:
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            self._system._nowait = 0
+            return self.pread(size, position)
+        if got < at_least:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), self.path)
+        return bytes(memoryview(buffer)[:got])
+
     def pwrite(self, data: Bytes, position: int) -> None:
         """Writes all of `data`, or raises OSError with some prefix of it written."""
         fd = self.fd if self.fd >= 0 else self.open()
@@ -122,7 +141,8 @@ class File:
         return os.fstat(self.open()).st_size
 
     def fsync(self, metadata: bool = False) -> None:
-        """Makes the bytes durable (and the times too with `metadata`). An error is final: the kernel forgets the pages."""
+        """Makes the bytes durable (and the times too with `metadata`). An error is final: the kernel forgets the
+        pages."""
         fd = self.acquire()
         try:
             (os.fsync if metadata else _fdatasync)(fd)
@@ -130,7 +150,8 @@ class File:
             self.release()
 
     def start_writeback(self, position: int, size: int) -> None:
-        """Asks the kernel to start writing these dirty pages out now, so that a later write or fsync has less to wait for."""
+        """Asks the kernel to start writing these dirty pages out now, so that a later write or fsync has less to wait
+        for."""
         call = self._system._writeback_call()
         if call is None:
             return
@@ -150,9 +171,13 @@ class File:
         finally:
             self.release()
 
+    @property
+    def mapped(self) -> bool:
+        return self._map is not None
+
     def map(self) -> mmap.mmap | bytes:
-        """A read-only mapping of the whole file, kept until `close()`. Close it before the file is truncated: a read past
-        the new end would be SIGBUS. An empty file cannot be mapped and gives b""."""
+        """A read-only mapping of the whole file, kept until `close()`. Close it before the file is truncated: a read
+        past the new end would be SIGBUS. An empty file cannot be mapped and gives b""."""
         self.used = True
         mapping = self._map
         if mapping is not None:
@@ -230,6 +255,7 @@ class FileSystem:
         self._open: deque[File] = deque()
         self._sync_file_range: Callable[[int, int, int, int], int] | None = None
         self._sync_file_range_known = False
+        self._nowait: int = getattr(os, "RWF_NOWAIT", 0)
 
     def _writeback_call(self) -> Callable[[int, int, int, int], int] | None:
         # Loaded on first use: importing ctypes is a noticeable part of start-up.
@@ -386,8 +412,8 @@ class FileSystem:
     # -- locks
 
     def lock(self, path: str) -> FileLock:
-        """Takes the lock file or raises LockHeld. A POSIX record lock excludes a JVM broker, which takes the same kind; it
-        is per process, so a flock on top excludes a second broker in this process."""
+        """Takes the lock file or raises LockHeld. A POSIX record lock excludes a JVM broker, which takes the same
+        kind; it is per process, so a flock on top excludes a second broker in this process."""
         import fcntl
 
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)

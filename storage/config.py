@@ -51,8 +51,8 @@ class LogConfig:
 
     @classmethod
     def from_values(cls, values: Mapping[str, Any]) -> LogConfig:
-        """From Kafka's names (dots, dashes or underscores) to typed values; names that do not concern the log are ignored.
-        `internal.segment.bytes`, which Kafka's own tests use for tiny segments, overrides `segment.bytes`."""
+        """From Kafka's names (dots, dashes or underscores) to typed values; names that do not concern the log are
+        ignored. `internal.segment.bytes`, which Kafka's own tests use for tiny segments, overrides `segment.bytes`."""
         known = {}
         for name, value in values.items():
             field = name.replace(".", "_").replace("-", "_")
