@@ -1,0 +1,124 @@
+"""The life of the process around a node: event loop, signals, banner, exit code.
+
+The first SIGTERM or SIGINT starts a clean shutdown (flush, checkpoint, clean-shutdown marker); the second one ends the
+process at once, and the next start recovers as after a crash.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import sys
+import time
+
+from pylogd.broker import logs
+from pylogd.broker.format import FormatError
+from pylogd.config.broker import BrokerConfig
+from pylogd.runtime.files import LockHeld, raise_descriptor_limit
+
+_LOGGER = logging.getLogger("pylogd")
+
+
+def serve(config: BrokerConfig, warnings: list[str], version: str) -> int:
+    """Run a node until a signal; returns the exit code."""
+    raise_descriptor_limit()
+    for warning in warnings:
+        _LOGGER.warning("%s", warning)
+    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
+        return runner.run(_run(config, version))
+
+
+def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ImportError:  # no wheel for this platform
+        return None
+    return uvloop.Loop
+
+
+async def _run(config: BrokerConfig, version: str) -> int:
+    from pylogd.broker.node import Node
+
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    received: list[int] = []
+
+    def on_signal(number: int) -> None:
+        received.append(number)
+        if len(received) > 1:
+            _LOGGER.warning("second signal: stopping at once; the next start will recover")
+            sys.stderr.flush()
+            os._exit(128 + number)
+        _LOGGER.info("shutting down", extra=logs.fields(signal=signal.Signals(number).name))
+        stop.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal, number)
+    node = Node(config)
+    starting = loop.create_task(node.start())
+    stopping = loop.create_task(stop.wait())
+    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    if starting.done():
+        failure = starting.exception()
+        if failure is not None:
+            stopping.cancel()
+            return await _failed(node, failure)
+        # What start-up allocated stays; the collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        _LOGGER.info("%s", banner(config, node, version))
+    else:
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+    await stopping
+    try:
+        await node.stop()
+    except Exception:
+        _LOGGER.exception("unclean shutdown")
+        return 1
+    _LOGGER.info("stopped")
+    return 0
+
+
+async def _failed(node: object, failure: BaseException) -> int:
+    """A start that failed: one line for what a user can cause, a traceback for what only we can."""
+    if isinstance(failure, LockHeld):
+        message = f"log directory {os.path.dirname(str(failure))} is in use by another process (its .lock is held)"
+    elif isinstance(failure, FormatError):
+        message = str(failure)
+    elif isinstance(failure, OSError):
+        name = f"{failure.filename}: " if failure.filename else ""
+        message = f"{name}{failure.strerror or failure}"
+    else:
+        _LOGGER.error("cannot start: unexpected failure", exc_info=failure)
+        message = ""
+    if message:
+        _LOGGER.error("cannot start: %s", message)
+    try:
+        await node.stop()  # type: ignore[attr-defined]
+    except Exception as error:
+        _LOGGER.warning("clean-up after the failed start: %s", error)
+    return 1
+
+
+def banner(config: BrokerConfig, node: object, version: str) -> str:
+    """One line that tells what runs where."""
+    listeners = ",".join(map(str, getattr(node, "endpoints", None) or config.listeners))
+    directories = ",".join(os.path.abspath(path) for path in config.log_dirs)
+    return (
+        f"pylogd {version} ready: node {config.node_id} ({'+'.join(config.roles)}), "
+        f"listeners {listeners}, data {directories}, started in {_age_ms()} ms"
+    )
+
+
+def _age_ms() -> int:
+    """Milliseconds since the process began, interpreter start included where the kernel tells."""
+    try:
+        with open("/proc/self/stat", "rb") as stat:
+            ticks = int(stat.read().rpartition(b")")[2].split()[19])
+        return int((time.clock_gettime(time.CLOCK_BOOTTIME) - ticks / os.sysconf("SC_CLK_TCK")) * 1000)
+    except (OSError, AttributeError, ValueError):
+        return int(time.process_time() * 1000)
