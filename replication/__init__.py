@@ -1,1 +1,1 @@
-"""A partition as its leader or follower sees it: log end, in-sync replicas, high watermark, waiters."""
+"""A partition's leader and follower state: log end, in-sync replicas, high watermark, and who waits for what."""

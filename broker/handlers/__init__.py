@@ -1,1 +1,61 @@
-"""One file per API."""
+"""What this broker serves: one row per API, one module per row. The table is the compatibility matrix; ApiVersions
+advertises it, dispatch enforces it.
+
+Each module opens with what every version of its API added, and has
+
+    def handle(ctx: RequestContext, request) -> response | Deferred | Awaitable[response] | None
+
+None means that no reply is due (Produce with acks=0). KafkaError becomes an error response in dispatch; a module whose
+response has no top-level error code says how with `error_response(ctx, request, code, message)`.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import NamedTuple
+
+from pylogd.protocol.api import ApiKey
+
+
+class Handler(NamedTuple):
+    """Where an API is handled and at which versions. `hidden` is served but not advertised."""
+
+    module: str
+    first: int
+    last: int
+    hidden: bool = False
+
+    def load(self) -> ModuleType:
+        """The module, imported on first use so that start-up pays only for what is asked."""
+        return import_module(f"pylogd.broker.handlers.{self.module}")
+
+
+SUPPORTED: dict[ApiKey, Handler] = {
+    ApiKey.PRODUCE: Handler("produce", 3, 13),
+    ApiKey.FETCH: Handler("fetch", 4, 18),
+    ApiKey.LIST_OFFSETS: Handler("list_offsets", 1, 11),
+    ApiKey.METADATA: Handler("metadata", 0, 13),
+    ApiKey.FIND_COORDINATOR: Handler("find_coordinator", 0, 6),
+    ApiKey.API_VERSIONS: Handler("api_versions", 0, 4),
+    ApiKey.CREATE_TOPICS: Handler("create_topics", 2, 7),
+    ApiKey.DELETE_TOPICS: Handler("delete_topics", 1, 6),
+    ApiKey.DELETE_RECORDS: Handler("delete_records", 0, 2),
+    ApiKey.INIT_PRODUCER_ID: Handler("init_producer_id", 0, 5),
+    ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler("offset_for_leader_epoch", 2, 4),
+    ApiKey.DESCRIBE_CONFIGS: Handler("describe_configs", 1, 4),
+    ApiKey.ALTER_CONFIGS: Handler("alter_configs", 0, 2),
+    ApiKey.DESCRIBE_LOG_DIRS: Handler("describe_log_dirs", 1, 5),
+    ApiKey.CREATE_PARTITIONS: Handler("create_partitions", 0, 3),
+    ApiKey.ELECT_LEADERS: Handler("elect_leaders", 0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler("incremental_alter_configs", 0, 1),
+    ApiKey.DESCRIBE_QUORUM: Handler("describe_quorum", 0, 2),
+    ApiKey.UPDATE_FEATURES: Handler("update_features", 0, 2),
+    ApiKey.DESCRIBE_CLUSTER: Handler("describe_cluster", 0, 2),
+    ApiKey.DESCRIBE_PRODUCERS: Handler("describe_producers", 0, 0),
+    # Kafka advertises telemetry only when a metrics reporter takes it; clients that ask anyway are answered.
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Handler("get_telemetry_subscriptions", 0, 0, hidden=True),
+    ApiKey.PUSH_TELEMETRY: Handler("push_telemetry", 0, 0, hidden=True),
+    ApiKey.LIST_CONFIG_RESOURCES: Handler("list_config_resources", 0, 1),
+    ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler("describe_topic_partitions", 0, 0),
+}

@@ -1,0 +1,193 @@
+"""From the first eight bytes of a request to the function that answers it, and from its answer back to bytes.
+
+A `Route` is everything one API version needs: decoder, handler, encoder. It is made on the first request of that
+version and found by one dictionary lookup on the four bytes that hold key and version. Errors become responses here
+and nowhere else.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from struct import Struct
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pylogd.protocol.api import APIS, ApiKey
+from pylogd.protocol.codec import decoder, encoder
+from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
+
+if TYPE_CHECKING:
+    from pylogd.broker.connection import Connection
+    from pylogd.broker.handlers import Handler
+
+_LOGGER = logging.getLogger("pylogd.broker")
+
+_RESPONSE_HEADER = Struct(">ii").pack
+_RESPONSE_HEADER_TAGGED = Struct(">iix").pack
+_set_size = Struct(">i").pack_into
+_SIZE_MAX = 0x7FFFFFFF
+
+
+class CloseConnection(Exception):
+    """The only answer is to hang up, as Kafka does for a failed Produce with acks=0. The text goes to the log."""
+
+
+class RequestContext:
+    """What a handler knows about a request besides its body."""
+
+    __slots__ = ("client_id", "connection", "correlation_id", "node", "version")
+
+    def __init__(
+        self, version: int, client_id: str | None, correlation_id: int, connection: Connection, node: Any
+    ) -> None:
+        self.version = version
+        self.client_id = client_id
+        self.correlation_id = correlation_id
+        self.connection = connection
+        self.node = node
+
+
+class Deferred:
+    """An answer that comes later, without the cost of a task: the handler keeps it and calls `resolve` once.
+
+    `exclusive`: nothing else on the connection may start meanwhile. A Produce that is appended and waits for the
+    watermark is not exclusive: the next Produce works ahead of its reply.
+    """
+
+    __slots__ = ("_listener", "abandoned", "exclusive", "resolved", "response")
+
+    def __init__(self, *, exclusive: bool = True) -> None:
+        self.exclusive = exclusive
+        self.resolved = False
+        self.response: Any = None
+        #: Called when the connection has gone and nobody will read the answer.
+        self.abandoned: Callable[[], None] | None = None
+        self._listener: Callable[[Any], None] | None = None
+
+    def resolve(self, response: Any) -> None:
+        """Give the answer. None: no reply is due."""
+        if self.resolved:
+            return
+        self.resolved = True
+        self.response = response
+        self.abandoned = None
+        if self._listener is not None:
+            self._listener(response)
+
+    def listen(self, listener: Callable[[Any], None]) -> None:
+        if self.resolved:
+            listener(self.response)
+        else:
+            self._listener = listener
+
+    def abandon(self) -> None:
+        self.resolved = True
+        self._listener = None
+        abandoned, self.abandoned = self.abandoned, None
+        if abandoned is not None:
+            abandoned()
+
+
+class Route:
+    """One API at one version."""
+
+    __slots__ = (
+        "decode",
+        "encode",
+        "handle",
+        "is_produce",
+        "key",
+        "module",
+        "request_tagged",
+        "response_class",
+        "response_header",
+        "version",
+    )
+
+    def __init__(self, key: ApiKey, version: int, module: ModuleType | Any) -> None:
+        api = APIS[key]
+        self.key = key
+        self.version = version
+        self.module = module
+        self.handle: Callable[[RequestContext, Any], Any] = module.handle
+        self.response_class = api.response
+        self.decode = decoder(api.request, version)
+        self.encode = encoder(api.response, version)
+        self.is_produce = key is ApiKey.PRODUCE
+        self.request_tagged = version >= api.flexible
+        tagged = version >= api.flexible and key is not ApiKey.API_VERSIONS
+        self.response_header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER
+
+    def encode_into(self, buffer: bytearray, splits: list[tuple[int, Any]], correlation_id: int, response: Any) -> None:
+        """Append the whole frame; data that is not to be copied is noted in `splits` by its place in `buffer`."""
+        start = len(buffer)
+        before = len(splits)
+        buffer += self.response_header(0, correlation_id)
+        self.encode(response, buffer, splits)
+        size = len(buffer) - start - 4
+        if len(splits) > before:
+            for _, data in splits[before:]:
+                size += len(data)
+            if size > _SIZE_MAX:
+                del buffer[start:], splits[before:]
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a frame cannot hold {size} bytes")
+        _set_size(buffer, start, size)
+
+
+class Dispatcher:
+    """The APIs of one kind of listener."""
+
+    def __init__(self, node: Any, supported: Mapping[ApiKey, Handler]) -> None:
+        self.node = node
+        self.supported = supported
+        #: By the four bytes key << 16 | version.
+        self.routes: dict[int, Route] = {}
+
+    def route(self, key_and_version: int) -> Route:
+        """Make the route of a version asked for the first time; ProtocolError when it is not served here."""
+        number, version = key_and_version >> 16, key_and_version & 0xFFFF
+        api = APIS.get(number)
+        handler = self.supported.get(api.key) if api is not None else None
+        if api is None or handler is None:
+            raise ProtocolError(f"API key {number} is not enabled on this listener")
+        if not handler.first <= version <= handler.last:
+            raise ProtocolError(
+                f"{api.name} version {version} is not enabled (supported: {handler.first} to {handler.last})"
+            )
+        made = self.routes[key_and_version] = Route(api.key, version, handler.load())
+        return made
+
+
+def error_response(route: Route, ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
+    """The response that carries an error which concerns the whole request."""
+    special = getattr(route.module, "error_response", None)
+    if special is not None:
+        return special(ctx, request, code, message)
+    cls = route.response_class
+    fields = cls._defaults
+    if "error_code" not in fields:
+        raise CloseConnection(f"{route.key.name} failed with {code.name}: {message}")
+    response: Any = cls()
+    response.error_code = int(code)
+    if "error_message" in fields:
+        response.error_message = message
+    return response
+
+
+def failure_response(route: Route, ctx: RequestContext, request: Any, failure: BaseException) -> Any:
+    """What a handler's exception becomes. Unexpected ones are logged with their traceback."""
+    if isinstance(failure, KafkaError):
+        return error_response(route, ctx, request, failure.code, failure.message)
+    if isinstance(failure, CloseConnection | ProtocolError):
+        raise failure
+    _LOGGER.error(
+        "unexpected failure handling %s version %d from client %s at %s",
+        route.key.name,
+        route.version,
+        ctx.client_id,
+        ctx.connection.peer,
+        exc_info=failure,
+    )
+    code = ErrorCode.UNKNOWN_SERVER_ERROR
+    return error_response(route, ctx, request, code, code.message)

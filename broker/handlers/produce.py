@@ -1,0 +1,288 @@
+"""Produce (key 0): append one batch per partition, acknowledge when the request's acks are met.
+
+ 3  transactional id; records in format 2
+ 5  log start offset in the response
+ 7  zstd
+ 8  record errors and a message per partition in the response
+ 9  flexible
+10  the current leader and its address come with NOT_LEADER_OR_FOLLOWER (KIP-951)
+11  the client knows retriable transaction errors (KIP-890)
+12  partitions join a transaction without AddPartitionsToTxn (KIP-890)
+13  topic ids instead of names (KIP-516)
+
+Appending is immediate and in order. With acks=1 the reply follows at once (with `flush.messages=1`: once flushed); with
+acks=all it waits for the high watermark or the request's time-out, and the connection goes on with the next Produce
+meanwhile. A duplicate is answered with the offset of its original and waits like it. With acks=0 an error can only be
+told by hanging up.
+"""
+
+from __future__ import annotations
+
+import logging
+from struct import Struct
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.dispatch import CloseConnection, Deferred, RequestContext
+from pylogd.broker.leaders import add_leader_endpoint, current_leader, missing_partition_code
+from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.produce import (
+    BatchIndexAndErrorMessage,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionProduceResponse,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceResponse,
+)
+from pylogd.storage.validation import InvalidRecords, validate_produce_records
+
+if TYPE_CHECKING:
+    from pylogd.replication.partition import Partition
+
+_LOGGER = logging.getLogger("pylogd.broker")
+
+_length = Struct(">i").unpack_from
+#: Low byte of the attributes, with the transactional bit.
+_ATTRIBUTES_LOW = 22
+_TRANSACTIONAL = 0x10
+INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
+
+#: Refusals that say nothing about the log, and therefore not where it starts.
+_WITHOUT_LOG_START = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.MESSAGE_TOO_LARGE,
+        ErrorCode.RECORD_LIST_TOO_LARGE,
+        ErrorCode.CORRUPT_MESSAGE,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.INVALID_TOPIC_EXCEPTION,
+    )
+)
+
+
+def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:
+    node = ctx.node
+    version = ctx.version
+    acks = request.acks
+    _check_transactional(request)
+    now_ms = node.clock.now_ms()
+    by_id = version >= 13
+    hosted = node.replicas.by_id if by_id else node.replicas.by_name
+    waiter: _Acks | None = None
+    failed = False
+    topics: list[TopicProduceResponse] = []
+    for topic in request.topic_data:
+        key = topic.topic_id if by_id else topic.name
+        answers: list[PartitionProduceResponse] = []
+        for data in topic.partition_data:
+            index = data.index
+            records: Any = data.records
+            partition: Partition | None = hosted.get((key, index))
+            try:
+                if partition is None:
+                    raise KafkaError(missing_partition_code(node, key, index))
+                if acks < -1 or acks > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
+                if (
+                    version < 7
+                    or len(records) < HEADER_SIZE
+                    or records[MAGIC_POS] != 2
+                    or _length(records, 8)[0] + 12 != len(records)
+                ):
+                    try:
+                        records = validate_produce_records(records, version)
+                    except KafkaError as refusal:
+                        # Refused before the log was looked at.
+                        answers.append(PartitionProduceResponse(index, int(refusal.code), -1))
+                        failed = True
+                        continue
+                if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
+                    _verify_transaction(ctx, request, partition)
+                if partition.topic in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
+                info = partition.append(records, acks=acks, now_ms=now_ms, version=version)
+            except KafkaError as refusal:
+                failed = True
+                answers.append(_refused(ctx, partition, index, refusal))
+                continue
+            except Exception:
+                failed = True
+                _LOGGER.exception("unexpected failure appending to %s", partition)
+                answers.append(_refused(ctx, partition, index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)))
+                continue
+            answer = PartitionProduceResponse(
+                index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset
+            )
+            answers.append(answer)
+            if acks == -1:
+                if partition.log.high_watermark > info.last_offset:
+                    answer.error_code = int(partition.ack_code)
+                else:
+                    waiter = waiter or _Acks(ctx)
+                    waiter.await_watermark(partition, info.last_offset + 1, answer)
+            elif acks == 1 and partition.flush_gates_acks and partition.log.flushed_offset <= info.last_offset:
+                waiter = waiter or _Acks(ctx)
+                waiter.await_flush(partition, info.last_offset + 1, answer)
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    if acks == 0:
+        if failed:
+            raise CloseConnection(_summary(topics))
+        return None
+    response = ProduceResponse(topics)
+    if waiter is not None:
+        return waiter.start(response, request.timeout_ms)
+    if failed and version >= 10:
+        _add_leaders(ctx, response)
+    return response
+
+
+def error_response(
+    ctx: RequestContext, request: ProduceRequest, code: ErrorCode, message: str | None
+) -> ProduceResponse:
+    """The same error for every partition."""
+    if request.acks == 0:
+        raise CloseConnection(f"a Produce with acks=0 failed: {code.name}")
+    topics = []
+    for topic in request.topic_data:
+        answers = [
+            PartitionProduceResponse(data.index, int(code), -1, error_message=message) for data in topic.partition_data
+        ]
+        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+    return ProduceResponse(topics)
+
+
+def _check_transactional(request: ProduceRequest) -> None:
+    """Transactional records need a transactional id; checked for all partitions before anything is appended."""
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if (
+                request.transactional_id is None
+                and len(records) >= HEADER_SIZE
+                and records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
+            ):
+                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+
+
+class _Unverified(KafkaError):
+    """Its message reaches the client."""
+
+
+def _verify_transaction(ctx: RequestContext, request: ProduceRequest, partition: Partition) -> None:
+    """The coordinator must confirm that the partition belongs to the transaction; this broker has none to ask."""
+    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
+    raise _Unverified(
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
+    )
+
+
+def _refused(
+    ctx: RequestContext, partition: Partition | None, index: int, refusal: KafkaError
+) -> PartitionProduceResponse:
+    code = refusal.code
+    answer = PartitionProduceResponse(index, int(code), -1)
+    if isinstance(refusal, _Unverified):
+        answer.error_message = refusal.message
+        return answer
+    if code not in _WITHOUT_LOG_START and code is not ErrorCode.INVALID_REQUIRED_ACKS and partition is not None:
+        answer.log_start_offset = partition.log.log_start_offset if partition.is_leader else -1
+    if isinstance(refusal, InvalidRecords):
+        answer.error_message = refusal.message
+        answer.record_errors = [BatchIndexAndErrorMessage(n, text) for n, text in refusal.record_errors]
+    return answer
+
+
+def _add_leaders(ctx: RequestContext, response: ProduceResponse) -> None:
+    endpoints: dict[int, Any] = {}
+    for topic in response.responses:
+        for answer in topic.partition_responses:
+            if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
+                key = topic.topic_id if ctx.version >= 13 else topic.name
+                leader, epoch = current_leader(ctx.node, key, answer.index)
+                answer.current_leader = LeaderIdAndEpoch(leader, epoch)
+                add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
+    response.node_endpoints = list(endpoints.values())
+
+
+def _summary(topics: list[TopicProduceResponse]) -> str:
+    errors = [
+        f"{topic.name or topic.topic_id.hex()}-{answer.index}: {error_name(answer.error_code)}"
+        for topic in topics
+        for answer in topic.partition_responses
+        if answer.error_code
+    ]
+    return "a Produce with acks=0 failed: " + ", ".join(errors)
+
+
+def error_name(code: int) -> str:
+    return ErrorCode(code).name  # type: ignore[call-arg]
+
+
+class _Acks:
+    """A Produce that is appended and waits for its acknowledgements."""
+
+    __slots__ = ("_answers", "_ctx", "_deferred", "_partitions", "_response", "_timer", "_waiting")
+
+    def __init__(self, ctx: RequestContext) -> None:
+        self._ctx = ctx
+        self._deferred = Deferred(exclusive=False)
+        self._answers: list[PartitionProduceResponse] = []
+        self._partitions: list[Partition] = []
+        self._waiting = 0
+        self._response: ProduceResponse | None = None
+        self._timer: Any = None
+
+    def await_watermark(self, partition: Partition, offset: int, answer: PartitionProduceResponse) -> None:
+        self._add(partition, answer)
+        partition.waiters.await_ack(offset, partition.leader_epoch, self, len(self._answers) - 1)
+
+    def await_flush(self, partition: Partition, offset: int, answer: PartitionProduceResponse) -> None:
+        self._add(partition, answer)
+        partition.waiters.await_flush(offset, partition.leader_epoch, self, len(self._answers) - 1)
+
+    def _add(self, partition: Partition, answer: PartitionProduceResponse) -> None:
+        answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        self._answers.append(answer)
+        self._partitions.append(partition)
+        self._waiting += 1
+
+    def start(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
+        self._response = response
+        if self._waiting == 0:
+            self._finish()
+        else:
+            self._deferred.abandoned = self._abandon
+            self._timer = self._ctx.connection.loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
+        return self._deferred
+
+    def acknowledged(self, slot: int, code: ErrorCode) -> None:
+        self._answers[slot].error_code = int(code)
+        self._waiting -= 1
+        if self._waiting == 0 and self._response is not None:
+            self._finish()
+
+    def _expire(self) -> None:
+        self._forget()
+        self._finish()
+
+    def _abandon(self) -> None:
+        self._timer.cancel()
+        self._forget()
+
+    def _forget(self) -> None:
+        for partition in self._partitions:
+            partition.waiters.forget(self)
+
+    def _finish(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        assert self._response is not None
+        if self._ctx.version >= 10:
+            _add_leaders(self._ctx, self._response)
+        self._deferred.resolve(self._response)

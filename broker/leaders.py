@@ -1,0 +1,44 @@
+"""Where a partition is when it is not here: what to answer, and where the client should go (KIP-951)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pylogd.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylogd.broker.dispatch import RequestContext
+
+
+def missing_partition_code(node: Any, topic: str | bytes, index: int) -> ErrorCode:
+    """Why this broker has no replica of a partition, named by topic or topic id."""
+    known = node.image.topic_by_id(topic) if isinstance(topic, bytes) else node.image.topic(topic)
+    if known is None:
+        return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if known.partition(index) is None:
+        return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    # It lives elsewhere, or has just left or not yet arrived: the client asks for metadata again.
+    return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def current_leader(node: Any, topic: str | bytes, index: int) -> tuple[int, int]:
+    """(leader, leader epoch) as this broker knows it; (-1, -1) when it does not."""
+    by_id = isinstance(topic, bytes)
+    partition = node.replicas.get_by_id(topic, index) if by_id else node.replicas.get(topic, index)
+    if partition is not None and not partition.offline:
+        return partition.leader, partition.leader_epoch
+    known = node.image.topic_by_id(topic) if by_id else node.image.topic(topic)
+    registered = known.partition(index) if known is not None else None
+    return (-1, -1) if registered is None else (registered.leader, registered.leader_epoch)
+
+
+def add_leader_endpoint(ctx: RequestContext, leader: int, endpoints: dict[int, Any], struct: type[Any]) -> None:
+    """Add the leader's address on the client's own listener, if it is alive and has one."""
+    if leader in endpoints:
+        return
+    broker = ctx.node.image.brokers.get(leader)
+    if broker is None or broker.fenced:
+        return
+    endpoint = broker.endpoints.get(ctx.connection.listener_name)
+    if endpoint is not None:
+        endpoints[leader] = struct(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)

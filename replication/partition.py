@@ -1,0 +1,277 @@
+"""One replica of a partition on this broker: leader or follower, its log, the in-sync replicas and the high watermark.
+
+The high watermark is the smallest log end among the in-sync replicas and never moves back under one leader. With
+`flush.messages=1` the leader counts as far as its log is flushed, and every acknowledgement, acks=1 included, waits for
+that: durable means flushed. The log asks for its flushes itself; `Replicas.flushed` hears when one is done.
+
+State changes come from the committed cluster image only, through `become_leader` and `become_follower`; a coordinator
+that lives on a partition listens to them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.replication.waiters import Waiters
+from pylogd.storage.validation import Origin
+
+if TYPE_CHECKING:
+    from pylogd.replication.replicas import Replicas
+    from pylogd.storage.log import AppendInfo, Log
+
+NO_LEADER = -1
+#: Called with (partition, leader epoch or None): leadership won, or lost.
+LeadershipListener = Callable[["Partition", "int | None"], None]
+
+
+class FollowerState:
+    """What the leader knows of one follower from its fetches."""
+
+    __slots__ = ("broker_epoch", "last_caught_up_ms", "log_end_offset", "log_start_offset")
+
+    def __init__(self) -> None:
+        self.log_end_offset = -1
+        self.log_start_offset = -1
+        self.last_caught_up_ms = 0
+        self.broker_epoch = -1
+
+
+class Partition:
+    """One hosted replica."""
+
+    __slots__ = (
+        "_replicas",
+        "epoch_start_offset",
+        "followers",
+        "index",
+        "is_leader",
+        "isr",
+        "leader",
+        "leader_epoch",
+        "listeners",
+        "log",
+        "name",
+        "offline",
+        "partition_epoch",
+        "replica_ids",
+        "topic",
+        "topic_id",
+        "waiters",
+        "wake_scheduled",
+    )
+
+    def __init__(self, replicas: Replicas, topic: str, index: int, topic_id: bytes, log: Log) -> None:
+        self._replicas = replicas
+        self.topic = topic
+        self.index = index
+        self.name = f"{topic}-{index}"
+        self.topic_id = topic_id
+        self.log = log
+        self.leader = NO_LEADER
+        self.is_leader = False
+        self.leader_epoch = -1
+        self.partition_epoch = -1
+        self.replica_ids: tuple[int, ...] = ()
+        self.isr: tuple[int, ...] = ()
+        #: Log end when this leadership began: before the watermark reaches it, "latest" is not known.
+        self.epoch_start_offset = -1
+        self.followers: dict[int, FollowerState] = {}
+        self.listeners: list[LeadershipListener] = []
+        #: In a log directory that failed.
+        self.offline = False
+        self.waiters = Waiters()
+        self.wake_scheduled = False
+
+    # -- leadership
+
+    def become_leader(
+        self, epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None, partition_epoch: int = -1
+    ) -> None:
+        """Lead under `epoch`, or take note of a new ISR under the present one. Older epochs are ignored."""
+        if epoch < self.leader_epoch or (epoch == self.leader_epoch and 0 <= partition_epoch < self.partition_epoch):
+            return
+        me = self._replicas.broker_id
+        starts = epoch > self.leader_epoch or not self.is_leader
+        self.partition_epoch = partition_epoch
+        self.isr = isr
+        self.replica_ids = replicas if replicas is not None else isr
+        self.followers = {
+            replica: self.followers.get(replica) or FollowerState() for replica in self.replica_ids if replica != me
+        }
+        if starts:
+            self.waiters.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self.leader = me
+            self.is_leader = True
+            self.leader_epoch = epoch
+            self.epoch_start_offset = self.log.log_end_offset
+            for follower in self.followers.values():
+                follower.log_end_offset = -1
+            self.log.epochs.assign(epoch, self.log.log_end_offset)
+        self.advance()
+        if starts:
+            for listener in tuple(self.listeners):
+                listener(self, epoch)
+
+    def become_follower(
+        self,
+        epoch: int,
+        leader: int = NO_LEADER,
+        isr: tuple[int, ...] = (),
+        replicas: tuple[int, ...] | None = None,
+        partition_epoch: int = -1,
+    ) -> None:
+        """Follow `leader` (-1: nobody leads). What was waiting for this broker's acknowledgements fails."""
+        if epoch < self.leader_epoch or (epoch == self.leader_epoch and 0 <= partition_epoch < self.partition_epoch):
+            return
+        led = self.is_leader
+        self.leader = leader
+        self.is_leader = False
+        self.leader_epoch = epoch
+        self.partition_epoch = partition_epoch
+        self.isr = isr
+        self.replica_ids = replicas if replicas is not None else isr
+        self.followers = {}
+        self.epoch_start_offset = -1
+        self.waiters.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        if led:
+            for listener in tuple(self.listeners):
+                listener(self, None)
+
+    def go_offline(self) -> None:
+        """The log directory failed: nothing can be read or written here until a restart."""
+        if self.offline:
+            return
+        self.offline = True
+        led, self.is_leader = self.is_leader, False
+        self.waiters.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+        if led:
+            for listener in tuple(self.listeners):
+                listener(self, None)
+
+    def stop(self) -> None:
+        """The replica leaves this broker (topic deleted, or moved away)."""
+        led, self.is_leader = self.is_leader, False
+        self.leader = NO_LEADER
+        self.waiters.fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        if led:
+            for listener in tuple(self.listeners):
+                listener(self, None)
+
+    # -- checks
+
+    def check_epoch(self, current_leader_epoch: int) -> None:
+        """Compare the epoch a client believes in (-1: it does not say) with ours."""
+        if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
+            return
+        code = (
+            ErrorCode.FENCED_LEADER_EPOCH
+            if current_leader_epoch < self.leader_epoch
+            else ErrorCode.UNKNOWN_LEADER_EPOCH
+        )
+        raise KafkaError(
+            code,
+            f"The leader epoch of {self.name} is {self.leader_epoch}, the request has {current_leader_epoch}.",
+        )
+
+    def readable_log(self, current_leader_epoch: int = -1, *, leader_only: bool = True) -> Log:
+        """The log, if the request's epoch is ours and, unless any replica will do, we lead."""
+        if self.offline:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self.name} is in an offline log directory")
+        if current_leader_epoch != -1 and current_leader_epoch != self.leader_epoch:
+            self.check_epoch(current_leader_epoch)
+        if leader_only and not self.is_leader:
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self._not_leader())
+        return self.log
+
+    def _not_leader(self) -> str:
+        return f"Leader not local for partition {self.name} on broker {self._replicas.broker_id}"
+
+    @property
+    def min_isr(self) -> int:
+        """min.insync.replicas, which cannot ask for more replicas than there are."""
+        wanted: int = self.log.config.min_insync_replicas
+        return min(wanted, len(self.replica_ids) or 1)
+
+    @property
+    def ack_code(self) -> ErrorCode:
+        """What a produce with acks=all hears once the watermark has passed it."""
+        if self.min_isr <= len(self.isr):
+            return ErrorCode.NONE
+        return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+
+    @property
+    def high_watermark(self) -> int:
+        mark: int = self.log.high_watermark
+        return mark
+
+    @property
+    def flush_gates_acks(self) -> bool:
+        return self.log.config.flush_messages == 1
+
+    @property
+    def low_watermark(self) -> int:
+        """Smallest log start among the replicas: records below it are gone everywhere."""
+        low: int = self.log.log_start_offset
+        for follower in self.followers.values():
+            if 0 <= follower.log_start_offset < low:
+                low = follower.log_start_offset
+        return low
+
+    # -- moving
+
+    def append(
+        self, records: memoryview, *, acks: int = 1, now_ms: int, origin: Origin = Origin.CLIENT, **options: Any
+    ) -> AppendInfo:
+        """Append one batch as the leader; KafkaError when it is refused."""
+        log = self.log
+        if not self.is_leader:
+            if self.offline:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self.name} is in an offline log directory")
+            raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self._not_leader())
+        if acks == -1 and len(self.isr) < self.min_isr:
+            raise KafkaError(
+                ErrorCode.NOT_ENOUGH_REPLICAS,
+                f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement of "
+                f"{self.min_isr} for partition {self.name}, live replica(s) broker.id are : {set(self.isr)}",
+            )
+        info = log.append_as_leader(records, self.leader_epoch, origin=origin, now_ms=now_ms, **options)
+        self.advance()
+        return info
+
+    def advance(self) -> None:
+        """The log end, the flushed offset, a follower or the ISR moved: raise the high watermark to what every in-sync
+        replica has, and wake who waits."""
+        if not self.is_leader:
+            return
+        log = self.log
+        waiters = self.waiters
+        if log.config.flush_messages != 1:
+            mark = log.log_end_offset
+        else:
+            mark = log.flushed_offset
+            if waiters.flushes:
+                waiters.settle(waiters.flushes, mark, ErrorCode.NONE)
+        if self.followers:
+            if len(self.isr) < self.min_isr:
+                return
+            isr = self.isr
+            for replica, follower in self.followers.items():
+                if follower.log_end_offset < mark and replica in isr:
+                    mark = follower.log_end_offset
+        if mark > log.high_watermark:
+            log.high_watermark = mark
+            if waiters.acks:
+                waiters.settle(waiters.acks, mark, self.ack_code)
+        if waiters.fetches and not self.wake_scheduled:
+            self._replicas.schedule_wake(self)
+
+    def truncated(self) -> None:
+        """The log start moved or the log was cut: long polls look again."""
+        if self.waiters.fetches and not self.wake_scheduled:
+            self._replicas.schedule_wake(self)
+
+    def __repr__(self) -> str:
+        role = "offline" if self.offline else "leader" if self.is_leader else f"follower of {self.leader}"
+        return f"Partition({self.name}, {role}, epoch {self.leader_epoch})"

@@ -1,0 +1,84 @@
+"""Every replica this broker hosts, by name and by topic id."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from pylogd.replication.partition import Partition
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from pylogd.storage.log import Log
+
+
+class Replicas:
+    """The hosted partitions. One lookup, by (topic, index) or (topic id, index), finds a replica of either role."""
+
+    def __init__(
+        self,
+        broker_id: int,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.broker_id = broker_id
+        self.loop = loop
+        self.by_name: dict[tuple[str, int], Partition] = {}
+        self.by_id: dict[tuple[bytes, int], Partition] = {}
+        self._woken: list[Partition] = []
+
+    def get(self, topic: str, index: int) -> Partition | None:
+        return self.by_name.get((topic, index))
+
+    def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
+        return self.by_id.get((topic_id, index))
+
+    def add(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
+        """Host a replica; it has no role until the cluster image gives it one."""
+        partition = Partition(self, topic, index, topic_id, log)
+        self.by_name[(topic, index)] = partition
+        self.by_id[(topic_id, index)] = partition
+        return partition
+
+    def remove(self, topic: str, index: int) -> Partition | None:
+        """Stop hosting a replica; whoever waits for it is told. The log itself is the log manager's to delete."""
+        partition = self.by_name.pop((topic, index), None)
+        if partition is not None:
+            if self.by_id.get((partition.topic_id, index)) is partition:
+                del self.by_id[(partition.topic_id, index)]
+            partition.stop()
+        return partition
+
+    def __iter__(self) -> Iterator[Partition]:
+        return iter(self.by_name.values())
+
+    def __len__(self) -> int:
+        return len(self.by_name)
+
+    def directory_failed(self, directory: str) -> list[Partition]:
+        """Take every replica in a failed log directory offline; the others go on."""
+        prefix = directory.rstrip("/") + "/"
+        failed = [partition for partition in self.by_name.values() if partition.log.directory.startswith(prefix)]
+        for partition in failed:
+            partition.go_offline()
+        return failed
+
+    def flushed(self, log: Log) -> None:
+        """A flush of this log is done: acknowledgements that waited for it can go."""
+        partition = self.by_name.get((log.topic, log.partition))
+        if partition is not None and partition.log is log:
+            partition.advance()
+
+    def schedule_wake(self, partition: Partition) -> None:
+        """Wake the partition's long polls once this turn is over: after the replies of the appends that caused it."""
+        partition.wake_scheduled = True
+        if not self._woken:
+            self.loop.call_soon(self._wake)
+        self._woken.append(partition)
+
+    def _wake(self) -> None:
+        woken, self._woken = self._woken, []
+        for partition in woken:
+            partition.wake_scheduled = False
+        for partition in woken:
+            partition.waiters.wake()
