@@ -253,7 +253,13 @@ def shared_default(cls: type[Struct]) -> Any:
         def refuse(self: Any, name: str, value: Any) -> None:
             raise AttributeError(f"{cls.__name__} is a shared default: assign a new one instead of setting {name}")
 
-        space = {"__slots__": (), "_defaults": cls._defaults, "__setattr__": refuse, "__module__": cls.__module__}
+        space = {
+            "__slots__": (),
+            "__module__": cls.__module__,
+            "__setattr__": refuse,
+            "__reduce__": lambda self: (cls, ()),  # a copy is an ordinary struct
+            "_defaults": cls._defaults,
+        }
         frozen = object.__new__(StructMeta(cls.__name__, (cls,), space))
         for name, value in cls._defaults.items():
             object.__setattr__(frozen, name, value)

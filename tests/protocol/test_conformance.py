@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from support.messages import all_messages
-from support.schemas import JARS, Schema, kafka_schemas, snake_case, version_range
-
 from pylogd.protocol import wire
 from pylogd.protocol.api import APIS, ApiKey, message_class
 from pylogd.protocol.schema import DEFAULT, Field, Message, Struct, fields
+from support.messages import all_messages
+from support.schemas import JARS, Schema, kafka_schemas, snake_case, version_range
 
 WIRE_NAMES = {"b": "int8", "h": "int16", "i": "int32", "q": "int64", "H": "uint16", "I": "uint32", "16s": "uuid"}
 ZEROS = {"string": "", "bytes": b"", "bool": False, "float64": 0.0, "uuid": bytes(16), "records": None}

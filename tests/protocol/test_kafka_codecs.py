@@ -7,13 +7,12 @@ import subprocess
 from random import Random
 
 import pytest
-from support.jvm import compiled, tool_command
-from support.messages import all_versions, random_message
-from support.schemas import kafka_classes
-
 from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ErrorCode, ProtocolError
+from support.jvm import compiled, tool_command
+from support.messages import all_versions, random_message
+from support.schemas import kafka_classes
 
 pytestmark = pytest.mark.jvm
 
@@ -53,7 +52,9 @@ def test_kafka_refuses_what_we_refuse() -> None:
         data = encode(random_message(rng, cls, version), version)
         if data:
             cases.append((cls, version, data[:-1]))
-    lines = [f"{classes.get(cls.__name__ + 'Data') or classes[cls.__name__]} {v} {data.hex()}" for cls, v, data in cases]
+    lines = [
+        f"{classes.get(cls.__name__ + 'Data') or classes[cls.__name__]} {v} {data.hex()}" for cls, v, data in cases
+    ]
     for (cls, version, data), answer in zip(cases, echo(lines), strict=True):
         assert answer.startswith("failed"), (cls, version, answer)
         with pytest.raises(ProtocolError):

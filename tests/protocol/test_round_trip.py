@@ -7,11 +7,10 @@ from random import Random
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from support.messages import all_messages, all_versions, random_message
-
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.schema import Message
+from support.messages import all_messages, all_versions, random_message
 
 RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
 

@@ -12,8 +12,8 @@ from support.jvm import kafka_jar
 
 Schema = dict[str, Any]
 
-# The jars whose messages a broker reads or writes, with the number of schemas in each. (kafka-streams has its own, which
-# only travel between its clients.)
+# The jars whose messages a broker reads or writes, with the number of schemas in each. (kafka-streams has its own,
+# which only travel between its clients.)
 JARS = {
     "kafka-clients": 198,
     "kafka-metadata": 26,
