@@ -230,7 +230,10 @@ class Field:
 
     @property
     def struct(self) -> type[Struct] | None:
-        return self.kind if isinstance(self.kind, StructMeta) else None
+        if not isinstance(self.kind, StructMeta):
+            return None
+        cls: type[Struct] = self.kind  # type: ignore[assignment]
+        return cls
 
 
 def fields(cls: type[Struct]) -> list[Field]:
@@ -260,7 +263,8 @@ def shared_default(cls: type[Struct]) -> Any:
             "__reduce__": lambda self: (cls, ()),  # a copy is an ordinary struct
             "_defaults": cls._defaults,
         }
-        frozen = object.__new__(StructMeta(cls.__name__, (cls,), space))
+        variant: Any = StructMeta(cls.__name__, (cls,), space)
+        frozen = object.__new__(variant)
         for name, value in cls._defaults.items():
             object.__setattr__(frozen, name, value)
         cls._shared = frozen
