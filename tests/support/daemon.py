@@ -31,6 +31,9 @@ class Daemon(ABC):
         self.node_id = node_id
         self.extra = dict(properties or {})
         self.port, self.controller_port = free_ports(2)
+        if "listeners" in self.extra:
+            # A test that takes over another broker's address says so with its listeners.
+            self.port = int(self.extra["listeners"].split(",")[0].rsplit(":", 1)[1])
         self.process: subprocess.Popen[bytes] | None = None
         self.log_path = directory / f"{self.name}.log"
 

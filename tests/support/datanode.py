@@ -1,0 +1,137 @@
+"""A broker with the data path only: real sockets, real logs, real handlers, a cluster image made by hand.
+
+It runs its event loop in a thread, so that tests are plain blocking code; `call` runs a function on the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.handlers import SUPPORTED
+from pylogd.broker.server import Server
+from pylogd.broker.sessions import FetchSessions
+from pylogd.config.broker import BrokerConfig
+from pylogd.config.listeners import Endpoint
+from pylogd.controller.image import ClusterImage
+from pylogd.controller.registrations import Broker, Partition, Topic
+from pylogd.controller.registrations import Endpoint as RegisteredEndpoint
+from pylogd.replication.replicas import Replicas
+from pylogd.runtime.clock import Clock
+from pylogd.runtime.files import FileSystem
+from pylogd.runtime.loop import new_event_loop
+from pylogd.runtime.network import Network
+from pylogd.runtime.workers import Workers
+from pylogd.storage.config import LogConfig
+from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.loading import open_log
+from support.rawclient import Client
+
+T = TypeVar("T")
+
+
+class Logs:
+    """What handlers ask the log manager."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+
+class Channel:
+    """A controller that answers with what the test put there."""
+
+    def __init__(self) -> None:
+        self.replies: list[Any] = []
+        self.asked: list[Any] = []
+
+    async def request(self, message: Any) -> Any:
+        self.asked.append(message)
+        reply = self.replies.pop(0)
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+
+class DataNode:
+    broker_id = 1
+    broker_epoch = 7
+    cluster_id = "test-cluster-id-000000"
+
+    def __init__(self, directory: Path, **properties: str) -> None:
+        settings = {"node.id": "1", "process.roles": "broker", **properties}
+        self.directory = directory
+        self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
+        self.loop = new_event_loop()
+        self.clock = Clock()
+        self.workers = Workers(self.loop, threads_max=2)
+        self.network = Network(self.loop, self.workers)
+        self.environment = LogEnvironment(FileSystem(), self.clock)
+        self.replicas = Replicas(self.broker_id, self.loop)
+        self.image = ClusterImage()
+        self.channel = Channel()
+        self.logs = Logs(directory)
+        self.sessions = FetchSessions(self.config["max.incremental.fetch.session.cache.slots"], self.clock)
+        self.server = Server(self, self.network, self.config)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+        self.port: int = self.call(self._start)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        self.loop.run_forever()
+
+    def _start(self) -> int:
+        listener = self.server.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0), Dispatcher(self, SUPPORTED))
+        self.server.start()
+        endpoint = RegisteredEndpoint("PLAINTEXT", "127.0.0.1", listener.port)
+        self.image.brokers[1] = Broker(1, 7, bytes(16), {"PLAINTEXT": endpoint}, {}, fenced=False)
+        return listener.port
+
+    def call(self, fn: Callable[..., T], *args: Any) -> T:
+        """Run `fn` on the event loop and return its result."""
+        done: concurrent.futures.Future[T] = concurrent.futures.Future()
+
+        def run() -> None:
+            try:
+                done.set_result(fn(*args))
+            except BaseException as error:
+                done.set_exception(error)
+
+        self.loop.call_soon_threadsafe(run)
+        return done.result(30)
+
+    def client(self, **options: Any) -> Client:
+        return Client(self.port, **options)
+
+    def create_topic(self, name: str, partitions: int = 1, *, leader: int = 1, **config: Any) -> bytes:
+        """A topic whose partitions this broker leads (or, with another leader, only knows)."""
+        return self.call(self._create_topic, name, partitions, leader, config)
+
+    def _create_topic(self, name: str, partitions: int, leader: int, config: dict[str, Any]) -> bytes:
+        topic_id = name.encode().ljust(16, b"\0")[:16]
+        topic = Topic(name, topic_id)
+        self.image.topics[name] = self.image.topics_by_id[topic_id] = topic
+        for index in range(partitions):
+            topic.partitions.append(Partition((leader,), (bytes(16),), (leader,), leader, 0, 0))
+            if leader == self.broker_id:
+                path = str(self.directory / f"{name}-{index}")
+                log = open_log(self.environment, path, name, index, LogConfig(**config), topic_id=topic_id)
+                replica = self.replicas.add(name, index, topic_id, log)
+                replica.become_leader(0, (1,), (1,), 0)
+        return topic_id
+
+    def partition(self, topic: str, index: int = 0) -> Any:
+        return self.replicas.get(topic, index)
+
+    def close(self) -> None:
+        self.call(self.server.close)
+        self.call(self.network.close)
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join(30)
+        self.workers.close()
+        self.loop.close()
