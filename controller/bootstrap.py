@@ -1,0 +1,78 @@
+"""The first records of a metadata log, and what a new active controller writes before it serves anybody.
+
+`bootstrap.checkpoint` in the metadata directory holds the feature levels a cluster was formatted with (and whatever else
+the format command was told to set up). They enter the log once, when the first controller finds it empty, inside a
+metadata transaction, so that a crash in the middle leaves nothing.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pylogd.controller import versions
+from pylogd.controller.decide.configs import MIN_ISR
+from pylogd.controller.image import BROKER_RESOURCE, ClusterImage
+from pylogd.controller.records import VersionedRecord, decode_batches
+from pylogd.runtime.files import FileSystem
+
+FILE_NAME = "bootstrap.checkpoint"
+
+
+def default_records(metadata_version: int = versions.METADATA_LATEST) -> list[VersionedRecord]:
+    """What formatting writes when it is told nothing special."""
+    from pylogd.protocol.messages.metadata_records import FeatureLevelRecord
+
+    return [
+        (FeatureLevelRecord(name=name, feature_level=level), 0)
+        for name, level in versions.default_levels(metadata_version).items()
+    ]
+
+
+def read_bootstrap(files: FileSystem, root: str) -> list[VersionedRecord]:
+    """Records of `bootstrap.checkpoint`, or the defaults when the directory has none (as Kafka assumes too)."""
+    path = f"{root}/{FILE_NAME}"
+    if not files.exists(path):
+        return default_records()
+    records: list[VersionedRecord] = []
+    for batch in decode_batches(files.read_bytes(path)):
+        if not batch.control:
+            records += [(record, 0) for record in batch.records]
+    return records
+
+
+def _level(records: list[VersionedRecord], feature: str) -> int:
+    for record, _ in records:
+        if type(record).__name__ == "FeatureLevelRecord" and record.name == feature:
+            return int(record.feature_level)
+    return 0
+
+
+def activation_records(
+    image: ClusterImage, bootstrap: list[VersionedRecord], static_min_insync_replicas: int
+) -> list[VersionedRecord]:
+    """Records of a controller that has just become active; often none."""
+    from pylogd.protocol.messages import metadata_records as m
+
+    records: list[VersionedRecord] = []
+    interrupted = image.pending is not None
+    if interrupted:
+        records.append((m.AbortTransactionRecord(reason="Controller failover"), 0))
+    if image.metadata_version:
+        return records
+    level = _level(bootstrap, versions.METADATA_VERSION)
+    if level < versions.METADATA_MIN:
+        raise ValueError(f"{FILE_NAME} sets metadata.version {level}; at least {versions.METADATA_MIN} is needed")
+    body: list[VersionedRecord] = list(bootstrap)
+    if _level(bootstrap, versions.ELR_VERSION) > 0:
+        # Eligible leader replicas need one min.insync.replicas that holds for the whole cluster.
+        config: Any = m.ConfigRecord(
+            resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=str(static_min_insync_replicas)
+        )
+        body.append((config, 0))
+    if versions.transactions_supported(level):
+        records.append((m.BeginTransactionRecord(name="Bootstrap records"), 0))
+        records += body
+        records.append((m.EndTransactionRecord(), 0))
+    else:
+        records += body
+    return records

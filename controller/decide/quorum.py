@@ -1,0 +1,105 @@
+"""What the quorum says about itself: DescribeQuorum, and DescribeCluster for those who talk to controllers directly."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pylogd.controller.log import TOPIC
+from pylogd.controller.operations import CLUSTER_OPERATIONS
+from pylogd.controller.state import ControllerState, Decision
+from pylogd.protocol.errors import ErrorCode
+from pylogd.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from pylogd.controller.driver import SingleVoterDriver
+
+CONTROLLER_ENDPOINTS = 2
+
+
+def describe_quorum(driver: SingleVoterDriver, state: ControllerState, request: Any, clock: Clock) -> Decision:
+    """Only the metadata partition has a quorum; for anything else, or more than it, the whole request is refused."""
+    from pylogd.protocol.messages import describe_quorum as m
+
+    wanted = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
+    if wanted != [(TOPIC, 0)]:
+        return Decision([], _unknown(request))
+    now_ms = clock.now_ms()
+    voters = [
+        m.ReplicaState(
+            replica_id=driver.node_id,
+            replica_directory_id=driver.directory_id,
+            log_end_offset=driver.end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+    ]
+    partition = m.ResponsePartitionData(
+        partition_index=0,
+        error_code=ErrorCode.NONE,
+        error_message=None,
+        leader_id=driver.node_id,
+        leader_epoch=driver.epoch,
+        high_watermark=driver.committed_offset,
+        current_voters=voters,
+        observers=[],
+    )
+    nodes = []
+    if driver.voters is not None:
+        for voter in driver.voters.voters:
+            listeners = [m.Listener(name=e.name, host=e.host, port=e.port) for e in voter.endpoints]
+            nodes.append(m.Node(node_id=voter.voter_id, listeners=listeners))
+    topic = m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])
+    return Decision([], m.DescribeQuorumResponse(error_message=None, topics=[topic], nodes=nodes))
+
+
+def _unknown(request: Any) -> Any:
+    from pylogd.protocol.messages import describe_quorum as m
+
+    code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return m.DescribeQuorumResponse(
+        error_message=None,
+        topics=[
+            m.ResponseTopicData(
+                topic_name=topic.topic_name,
+                partitions=[
+                    m.ResponsePartitionData(
+                        partition_index=p.partition_index, error_code=code, error_message=code.message
+                    )
+                    for p in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ],
+    )
+
+
+def describe_cluster(
+    driver: SingleVoterDriver, state: ControllerState, request: Any, version: int, listener: str
+) -> Decision:
+    """The registered controllers, as seen on the listener that was asked."""
+    from pylogd.protocol.messages import describe_cluster as m
+
+    response = m.DescribeClusterResponse(
+        error_message=None,
+        endpoint_type=CONTROLLER_ENDPOINTS,
+        cluster_id=state.settings.cluster_id,
+        controller_id=driver.node_id,
+    )
+    wanted = request.endpoint_type if version >= 1 else 1
+    if wanted != CONTROLLER_ENDPOINTS:
+        response.error_code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+        response.error_message = (
+            "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        )
+        return Decision([], response)
+    for record in state.image.controllers.values():
+        for endpoint in record.end_points:
+            if endpoint.name == listener:
+                response.brokers.append(
+                    m.DescribeClusterBroker(
+                        broker_id=record.controller_id, host=endpoint.host, port=endpoint.port, rack=None
+                    )
+                )
+    if request.include_cluster_authorized_operations:
+        response.cluster_authorized_operations = CLUSTER_OPERATIONS
+    return Decision([], response)

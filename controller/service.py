@@ -1,0 +1,285 @@
+"""The active controller: requests in, decisions appended, replies out when what they saw is committed.
+
+Everything runs on one event loop, one decision at a time. A decision sees the state as of the last appended record
+("speculative"), so a second CreateTopics does not wait for the first one's fsync; every reply, a refusal too, waits until
+the newest record the decision may have seen is committed. When the log fails, nothing is answered any more and the node
+stops: what was replayed may not survive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from random import Random
+from typing import Any
+
+from pylogd.controller import versions
+from pylogd.controller.bootstrap import activation_records
+from pylogd.controller.decide import (
+    brokers,
+    configs,
+    directories,
+    elections,
+    features,
+    isr,
+    producer_ids,
+    quorum,
+    reassignments,
+    topics,
+)
+from pylogd.controller.driver import SingleVoterDriver
+from pylogd.controller.errors import error_response
+from pylogd.controller.heartbeats import Heartbeats
+from pylogd.controller.image import ClusterImage
+from pylogd.controller.records import VersionedRecord
+from pylogd.controller.registrations import Endpoint
+from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
+from pylogd.protocol.api import ApiKey
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.runtime.clock import Clock
+
+logger = logging.getLogger(__name__)
+
+UNCLEAN_ELECTION_INTERVAL_MS = 5 * 60 * 1000
+
+#: What the controller answers, here and on its listener, by first and last version.
+SERVED: dict[ApiKey, tuple[int, int]] = {
+    ApiKey.CREATE_TOPICS: (2, 7),
+    ApiKey.DELETE_TOPICS: (1, 6),
+    ApiKey.CREATE_PARTITIONS: (0, 3),
+    ApiKey.ALTER_CONFIGS: (0, 2),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
+    ApiKey.ELECT_LEADERS: (0, 2),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
+    ApiKey.UPDATE_FEATURES: (0, 2),
+    ApiKey.ALTER_PARTITION: (2, 3),
+    ApiKey.BROKER_REGISTRATION: (0, 4),
+    ApiKey.BROKER_HEARTBEAT: (0, 2),
+    ApiKey.UNREGISTER_BROKER: (0, 0),
+    ApiKey.CONTROLLER_REGISTRATION: (0, 0),
+    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
+    ApiKey.DESCRIBE_QUORUM: (0, 2),
+    ApiKey.DESCRIBE_CLUSTER: (0, 2),
+}
+
+
+class ControllerContext:
+    """Who asks, as far as the controller needs to know. A request that a broker passes on for a client is `forwarded`."""
+
+    __slots__ = ("client_id", "forwarded", "listener")
+
+    def __init__(self, client_id: str | None = None, forwarded: bool = False, listener: str = "") -> None:
+        self.client_id = client_id
+        self.forwarded = forwarded
+        self.listener = listener
+
+
+class Timings:
+    """Intervals of the controller's own work."""
+
+    __slots__ = ("balance_interval_ms", "idle_interval_ms", "session_timeout_ms")
+
+    def __init__(
+        self, idle_interval_ms: int = 500, session_timeout_ms: int = 9000, balance_interval_ms: int | None = 300_000
+    ) -> None:
+        self.idle_interval_ms = idle_interval_ms
+        self.session_timeout_ms = session_timeout_ms
+        #: None when auto.leader.rebalance.enable is off
+        self.balance_interval_ms = balance_interval_ms
+
+
+class Controller:
+    """One node's controller."""
+
+    def __init__(
+        self,
+        driver: SingleVoterDriver,
+        settings: Settings,
+        rules: ConfigRules,
+        *,
+        bootstrap: list[VersionedRecord],
+        endpoints: list[Endpoint],
+        clock: Clock,
+        loop: asyncio.AbstractEventLoop,
+        rng: Random,
+        new_uuid: Callable[[], bytes],
+        timings: Timings | None = None,
+    ) -> None:
+        self.driver = driver
+        self.endpoints = endpoints
+        self._bootstrap = bootstrap
+        self._clock = clock
+        self._loop = loop
+        self._timings = timings or Timings()
+        heartbeats = Heartbeats(self._timings.session_timeout_ms)
+        self.state = ControllerState(ClusterImage(), heartbeats, settings, rules, rng, new_uuid)
+        self.active = False
+        self._timers: dict[str, asyncio.TimerHandle] = {}
+        self._handlers: dict[int, Callable[[Any, int, ControllerContext], Decision]] = {
+            ApiKey.CREATE_TOPICS: lambda r, v, c: topics.create_topics(self.state, r, v),
+            ApiKey.DELETE_TOPICS: lambda r, v, c: topics.delete_topics(self.state, r, v),
+            ApiKey.CREATE_PARTITIONS: lambda r, v, c: topics.create_partitions(self.state, r),
+            ApiKey.ALTER_CONFIGS: lambda r, v, c: configs.alter_configs(self.state, r, c.forwarded),
+            ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda r, v, c: configs.incremental_alter_configs(
+                self.state, r, c.forwarded
+            ),
+            ApiKey.ELECT_LEADERS: lambda r, v, c: elections.elect_leaders(self.state, r, v),
+            ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda r, v, c: reassignments.alter_partition_reassignments(
+                self.state, r, v
+            ),
+            ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda r, v, c: reassignments.list_partition_reassignments(
+                self.state, r
+            ),
+            ApiKey.UPDATE_FEATURES: lambda r, v, c: features.update_features(self.state, r, v),
+            ApiKey.ALTER_PARTITION: lambda r, v, c: isr.alter_partition(self.state, r, v),
+            ApiKey.BROKER_REGISTRATION: lambda r, v, c: brokers.register_broker(
+                self.state, r, v, self._clock.monotonic_ms()
+            ),
+            ApiKey.UNREGISTER_BROKER: lambda r, v, c: brokers.unregister_broker(self.state, r),
+            ApiKey.CONTROLLER_REGISTRATION: lambda r, v, c: brokers.register_controller(self.state, r),
+            ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_ids.allocate_producer_ids(self.state, r),
+            ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda r, v, c: directories.assign_replicas_to_dirs(self.state, r),
+            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, self.state, r, self._clock),
+            ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(self.driver, self.state, r, v, c.listener),
+        }
+
+    # -- life ------------------------------------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Replays the log, takes the lead, and writes what a new cluster or a new controller needs. Active when it
+        returns."""
+        state, driver = self.state, self.driver
+        driver.load(state.image)
+        driver.lead()
+        state.kraft_version = driver.kraft_version
+        state.voters = driver.voter_ids
+        state.heartbeats.activate(state.image, self._clock.monotonic_ms())
+        if state.image.metadata_version > versions.METADATA_LATEST:
+            raise ValueError(
+                f"the metadata log is at metadata.version {state.image.metadata_version}; this version of pylogd "
+                f"supports up to {versions.METADATA_LATEST}"
+            )
+        records = activation_records(state.image, self._bootstrap, state.settings.static_min_insync_replicas)
+        if records:
+            self._append(records, atomic=False)
+        await driver.committed(driver.end_offset - 1)
+        self.active = True
+        timings = self._timings
+        if timings.idle_interval_ms:
+            self._every("no-op", timings.idle_interval_ms, self._write_no_op)
+        self._every("fencing", max(timings.session_timeout_ms // 8, 1), self._fence_stale)
+        if timings.balance_interval_ms:
+            self._every("balance", timings.balance_interval_ms, self._balance)
+        self._every("unclean", UNCLEAN_ELECTION_INTERVAL_MS, self._elect_unclean)
+        logger.info("controller %d is active in epoch %d at offset %d", driver.node_id, driver.epoch, driver.end_offset)
+
+    async def stop(self) -> None:
+        """Takes no more requests; what was appended is durable afterwards."""
+        self.active = False
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        await self.driver.close()
+
+    def _every(self, name: str, interval_ms: int, job: Callable[[], None]) -> None:
+        def run() -> None:
+            if not self.active:
+                return
+            self._timers[name] = self._loop.call_later(interval_ms / 1000, run)
+            try:
+                job()
+            except KafkaError as error:
+                logger.warning("controller task %s failed: %s", name, error)
+
+        self._timers[name] = self._loop.call_later(interval_ms / 1000, run)
+
+    # -- own work --------------------------------------------------------------------------------------------------
+
+    def _write_no_op(self) -> None:
+        """A record now and then, so that everybody sees how far behind they are and time-based snapshots come."""
+        from pylogd.protocol.messages.metadata_records import NoOpRecord
+
+        self._append([(NoOpRecord(), 0)])
+
+    def _fence_stale(self) -> None:
+        again = True
+        while again:
+            decision = brokers.fence_stale_broker(self.state, self._clock.monotonic_ms())
+            if decision.records:
+                logger.info("fencing a broker whose session timed out: %s", decision.records[-1][0])
+                self._append(decision.records, atomic=False)
+            again = decision.response
+
+    def _balance(self) -> None:
+        decision = elections.balance_leaders(self.state)
+        if decision.records:
+            self._append(decision.records, atomic=False)
+
+    def _elect_unclean(self) -> None:
+        decision = elections.elect_unclean(self.state)
+        if decision.records:
+            self._append(decision.records, atomic=False)
+
+    # -- requests --------------------------------------------------------------------------------------------------
+
+    def handle(self, request: Any, version: int, context: ControllerContext) -> Awaitable[Any]:
+        """The response to a request of one of the SERVED APIs. Never raises KafkaError: that becomes a response."""
+        return self._handle(request, version, context)
+
+    async def _handle(self, request: Any, version: int, context: ControllerContext) -> Any:
+        try:
+            if not self.active:
+                raise KafkaError(ErrorCode.NOT_CONTROLLER, "The active controller is not known.")
+            decision, offset = self.decide(request, version, context)
+            if offset >= self.driver.committed_offset:
+                await self.driver.committed(offset)
+            return decision.response
+        except KafkaError as error:
+            return error_response(request, error.code, error.message)
+
+    def decide(self, request: Any, version: int, context: ControllerContext) -> tuple[Decision, int]:
+        """Decides and appends at once; the decision and the offset its reply must wait for."""
+        state = self.state
+        state.next_offset = self.driver.end_offset
+        key = request.API_KEY
+        if key == ApiKey.BROKER_HEARTBEAT:
+            now_ms = self._clock.monotonic_ms()
+            state.heartbeats.touch(request.broker_id, request.broker_epoch, now_ms)
+            decision, shutting_down = brokers.heartbeat(state, request)
+        else:
+            handler = self._handlers.get(key)
+            if handler is None:
+                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve API {key}")
+            decision = handler(request, version, context)
+            shutting_down = False
+        if decision.records:
+            offset = self._append(decision.records, atomic=decision.atomic)
+        else:
+            offset = self.driver.end_offset - 1
+        if shutting_down:
+            state.heartbeats.begin_shutdown(request.broker_id, offset)
+        return decision, offset
+
+    def _append(self, records: list[VersionedRecord], *, atomic: bool = True) -> int:
+        """Appends and replays; the state and the log move together."""
+        base = self.driver.end_offset
+        last = self.driver.append(records, atomic=atomic)
+        image = self.state.image
+        replay = image.replay
+        for offset, (message, _) in enumerate(records, base):
+            replay(message, offset)
+        image.epoch = self.driver.epoch
+        for message, _ in records:
+            name = type(message).__name__
+            if name == "RegisterBrokerRecord":
+                self.state.heartbeats.register(message.broker_id, message.fenced)
+            elif name == "BrokerRegistrationChangeRecord":
+                self.state.heartbeats.register(message.broker_id, image.brokers[message.broker_id].fenced)
+            elif name == "UnregisterBrokerRecord":
+                self.state.heartbeats.remove(message.broker_id)
+        if self.driver.snapshot_due():
+            self.driver.start_snapshot(image)
+        return last

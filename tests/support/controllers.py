@@ -1,0 +1,241 @@
+"""A controller without a broker around it: states for decision tables, and a running one on a directory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from pylogd.controller import versions
+from pylogd.controller.bootstrap import read_bootstrap
+from pylogd.controller.driver import SingleVoterDriver
+from pylogd.controller.heartbeats import Heartbeats
+from pylogd.controller.image import ClusterImage
+from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.registrations import Endpoint
+from pylogd.controller.service import Controller, ControllerContext, Timings
+from pylogd.controller.snapshot import snapshot_batches, write_snapshot
+from pylogd.controller.state import ControllerState, EffectiveConfig, Settings
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages import control_records, metadata_records
+from pylogd.runtime.clock import Clock
+from pylogd.runtime.files import FileSystem
+from pylogd.runtime.workers import Workers
+
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+DIRECTORY_ID = bytes(range(16))
+
+
+class PlainRules:
+    """Knows a handful of configs; enough to see what the controller does with the answers."""
+
+    DEFAULTS = {
+        "cleanup.policy": "delete",
+        "min.insync.replicas": "1",
+        "retention.ms": "604800000",
+        "unclean.leader.election.enable": "false",
+    }
+
+    def validate(self, resource_type: int, name: str, values: Mapping[str, str], current: Mapping[str, str]) -> None:
+        if resource_type == 2:
+            for key in values:
+                if key not in self.DEFAULTS:
+                    raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown topic config name: {key}")
+
+    def is_list(self, resource_type: int, key: str) -> bool:
+        return key == "cleanup.policy"
+
+    def default(self, resource_type: int, key: str) -> str | None:
+        return self.DEFAULTS.get(key)
+
+    def topic_value(
+        self, key: str, topic: Mapping[str, str], node: Mapping[str, str], cluster: Mapping[str, str]
+    ) -> str:
+        return topic.get(key) or node.get(key) or cluster.get(key) or self.DEFAULTS[key]
+
+    def topic_configs(
+        self, topic: Mapping[str, str], node: Mapping[str, str], cluster: Mapping[str, str]
+    ) -> list[EffectiveConfig]:
+        return [
+            EffectiveConfig(name, topic.get(name, default), False, 1 if name in topic else 5, False)
+            for name, default in self.DEFAULTS.items()
+        ]
+
+
+def broker_directory(broker_id: int, index: int = 0) -> bytes:
+    return bytes([broker_id + 1, index + 1]) * 8
+
+
+def replay(state: ControllerState, records: Sequence[tuple[Any, int]]) -> None:
+    """What appending does to the state."""
+    for message, _ in records:
+        state.image.replay(message, state.next_offset)
+        state.next_offset += 1
+        if hasattr(message, "broker_id") and message.broker_id in state.image.brokers:
+            state.heartbeats.register(message.broker_id, state.image.brokers[message.broker_id].fenced)
+
+
+def new_state(
+    brokers: int = 1,
+    *,
+    fenced: Sequence[int] = (),
+    racks: Mapping[int, str] | None = None,
+    directories: int = 1,
+    metadata_version: int = versions.METADATA_LATEST,
+    features: Mapping[str, int] | None = None,
+    seed: int = 1,
+    **settings: Any,
+) -> ControllerState:
+    """A state with brokers 0, 1, ... registered and, unless told otherwise, unfenced."""
+    rng = Random(seed)
+    state = ControllerState(
+        ClusterImage(),
+        Heartbeats(),
+        Settings(0, CLUSTER_ID, **settings),
+        PlainRules(),
+        rng,
+        lambda: rng.randbytes(16),
+    )
+    m = metadata_records
+    records: list[tuple[Any, int]] = [
+        (m.FeatureLevelRecord(name=versions.METADATA_VERSION, feature_level=metadata_version), 0)
+    ]
+    for name, level in (features if features is not None else {versions.ELR_VERSION: 1}).items():
+        records.append((m.FeatureLevelRecord(name=name, feature_level=level), 0))
+    for broker_id in range(brokers):
+        record = m.RegisterBrokerRecord(
+            broker_id=broker_id,
+            broker_epoch=100 + broker_id,
+            incarnation_id=bytes([broker_id]) * 16,
+            rack=(racks or {}).get(broker_id),
+            fenced=broker_id in fenced,
+            features=[
+                m.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+            ],
+            end_points=[m.BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092 + broker_id)],
+            log_dirs=[broker_directory(broker_id, index) for index in range(directories)],
+        )
+        records.append((record, versions.register_broker_record_version(metadata_version)))
+    replay(state, records)
+    return state
+
+
+def format_directory(root: Path, node_id: int = 1, port: int = 9093) -> None:
+    """The first snapshot of a standalone voter: kraft.version 1 and the voters."""
+    (root / DIRECTORY).mkdir(parents=True)
+    c = control_records
+    voters = c.VotersRecord(
+        voters=[
+            c.Voter(
+                voter_id=node_id,
+                voter_directory_id=DIRECTORY_ID,
+                endpoints=[c.Endpoint(name="CONTROLLER", host="127.0.0.1", port=port)],
+                kraft_version_feature=c.KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
+            )
+        ]
+    )
+    batches = snapshot_batches(
+        iter(()), epoch=0, last_contained_timestamp_ms=0, now_ms=0, kraft_version=1, voters=voters
+    )
+    path = root / DIRECTORY / "00000000000000000000-0000000000.checkpoint"
+    write_snapshot(FileSystem(), str(path), batches)
+
+
+class RunningController:
+    """A controller on a directory; `async with` starts and stops it."""
+
+    def __init__(
+        self,
+        root: Path,
+        *,
+        node_id: int = 1,
+        port: int = 9093,
+        config: MetadataLogConfig | None = None,
+        timings: Timings | None = None,
+        clock: Clock | None = None,
+        **settings: Any,
+    ) -> None:
+        if not (root / DIRECTORY).exists():
+            format_directory(root, node_id, port)
+        self.root = root
+        self.node_id = node_id
+        self.config = config or MetadataLogConfig()
+        self.timings = timings or Timings(idle_interval_ms=0)
+        self.clock = clock or Clock()
+        self.settings = Settings(node_id, CLUSTER_ID, **settings)
+        self.endpoints = [Endpoint("CONTROLLER", "127.0.0.1", port)]
+        self.failures: list[BaseException] = []
+
+    async def __aenter__(self) -> RunningController:
+        loop = asyncio.get_running_loop()
+        self.workers = Workers(loop, threads_max=2)
+        files = FileSystem()
+        environment = MetadataEnvironment(files, self.clock, loop, self.workers, self.failures.append)
+        log = MetadataLog(environment, str(self.root), self.config)
+        self.driver = SingleVoterDriver(
+            log,
+            node_id=self.node_id,
+            directory_id=DIRECTORY_ID,
+            endpoints=self.endpoints,
+            clock=self.clock,
+            loop=loop,
+            workers=self.workers,
+            on_failure=self.failures.append,
+        )
+        rng = Random(7)
+        self.controller = Controller(
+            self.driver,
+            self.settings,
+            PlainRules(),
+            bootstrap=read_bootstrap(files, str(self.root)),
+            endpoints=self.endpoints,
+            clock=self.clock,
+            loop=loop,
+            rng=rng,
+            new_uuid=lambda: rng.randbytes(16),
+            timings=self.timings,
+        )
+        await self.controller.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.controller.stop()
+        self.workers.close()
+
+    async def ask(self, request: Any, version: int | None = None) -> Any:
+        version = type(request).VERSIONS[1] if version is None else version
+        return await self.controller.handle(request, version, ControllerContext(forwarded=True))
+
+    async def register(self, broker_id: int = 1, directories: Sequence[bytes] = (b"d" * 16,)) -> int:
+        """Registers and unfences a broker; returns its epoch."""
+        from pylogd.protocol.messages import broker_heartbeat, broker_registration
+
+        m = broker_registration
+        reply = await self.ask(
+            m.BrokerRegistrationRequest(
+                broker_id=broker_id,
+                cluster_id=CLUSTER_ID,
+                incarnation_id=Random(broker_id).randbytes(16),
+                listeners=[m.Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
+                features=[
+                    m.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                ],
+                rack=None,
+                log_dirs=list(directories),
+            )
+        )
+        assert reply.error_code == 0, ErrorCode(reply.error_code)
+        heartbeat = await self.ask(
+            broker_heartbeat.BrokerHeartbeatRequest(
+                broker_id=broker_id,
+                broker_epoch=reply.broker_epoch,
+                current_metadata_offset=self.driver.committed_offset,
+                cordoned_log_dirs=[],
+            )
+        )
+        assert not heartbeat.is_fenced
+        return int(reply.broker_epoch)
