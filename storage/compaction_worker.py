@@ -1,4 +1,4 @@
-"""The compaction worker process: takes a job, offers one finished segment after another, waits until each is swapped in.
+"""The compaction worker process: takes a job, offers one finished segment after another, waits for each swap.
 
 Frames to the broker: ("group", CleanedGroup), answered with True (swapped, go on) or False (stop); then ("done", None),
 or ("corrupt", text), ("failed", errno, text). Unfinished files are gone before the last frame is sent.

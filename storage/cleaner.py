@@ -1,0 +1,350 @@
+"""Which log to compact next, and the loop that has it compacted and swaps the result in.
+
+A log is dirty behind the offset up to which it was last compacted (`cleaner-offset-checkpoint`, one per log directory)
+and may be compacted up to the segment that holds the first of: its active segment, its last stable offset, the first
+segment younger than `min.compaction.lag.ms`. The dirtiest log above its `min.cleanable.dirty.ratio` goes first; one
+with a dirty segment older than `max.compaction.lag.ms` does not need the ratio.
+
+The log stays in use meanwhile. A finished segment is swapped in only if the log's generation is the one the job was
+made from (a truncation, a deletion, a moved start void it); then the job ends, and the log is looked at anew. The
+checkpoint moves after the last swap, so a crash in between costs a second compaction of the same segments, never a
+record.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from pylogd.runtime.clock import Clock
+from pylogd.runtime.files import FileSystem
+from pylogd.runtime.workers import Workers
+from pylogd.storage import checkpoint
+from pylogd.storage.checkpoint import TopicPartition
+from pylogd.storage.compaction import CleanedGroup, CompactionJob, LastRecord, Source
+from pylogd.storage.compactor import CompactionFailed, Compactor, ProcessCompactor
+from pylogd.storage.config import INT64_MAX
+from pylogd.storage.log import DISK_FULL_ERRORS, Log
+from pylogd.storage.segment import CLEANED_SUFFIX, Segment
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(slots=True)
+class CleanerConfig:
+    """The `log.cleaner.*` settings."""
+
+    enable: bool = True
+    threads: int = 1
+    dedupe_buffer_size: int = 128 << 20
+    io_buffer_load_factor: float = 0.9
+    io_max_bytes_per_second: float = float("inf")
+    backoff_ms: int = 15_000
+
+
+class LogToClean:
+    """A log, the offsets between which it is dirty and cleanable, and how much that is."""
+
+    __slots__ = ("clean_bytes", "cleanable_bytes", "first_dirty_offset", "first_uncleanable_offset", "log", "overdue")
+
+    def __init__(self, log: Log, first_dirty_offset: int, uncleanable_offset: int, overdue: bool) -> None:
+        self.log = log
+        self.first_dirty_offset = first_dirty_offset
+        self.overdue = overdue
+        # Segments are cleaned whole: the one that holds the uncleanable offset is left out.
+        holder = log.active if uncleanable_offset >= log.active.base_offset else log.segments.floor(uncleanable_offset)
+        self.first_uncleanable_offset = (holder or log.active).base_offset
+        self.clean_bytes = self.cleanable_bytes = 0
+        for segment, end in _closed(log):
+            if end <= first_dirty_offset:
+                self.clean_bytes += segment.size
+            elif segment.base_offset < self.first_uncleanable_offset:
+                self.cleanable_bytes += segment.size
+
+    @property
+    def total_bytes(self) -> int:
+        return self.clean_bytes + self.cleanable_bytes
+
+    @property
+    def ratio(self) -> float:
+        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
+
+    @property
+    def due(self) -> bool:
+        if not self.cleanable_bytes:
+            return False
+        return self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
+
+
+def _closed(log: Log) -> list[tuple[Segment, int]]:
+    """The closed segments with the base offset of the one after each."""
+    segments = list(log.segments)
+    return [(segment, following.base_offset) for segment, following in zip(segments, segments[1:])]
+
+
+def examine(log: Log, last_clean_offset: int | None, now_ms: int) -> LogToClean:
+    """How dirty the log is. A checkpoint outside the log is worth nothing: everything counts as dirty then."""
+    start = log.log_start_offset
+    first_dirty = start if last_clean_offset is None else last_clean_offset
+    if not start <= first_dirty <= log.log_end_offset:
+        if first_dirty > log.log_end_offset or not log.config.delete:
+            logger.warning(
+                "%s: cleaner checkpoint %d lies outside the log, which starts at %d", log.name, first_dirty, start
+            )
+        first_dirty = start
+    config = log.config
+    uncleanable = min(log.last_stable_offset, log.active.base_offset)
+    overdue = False
+    dirty = [segment for segment, end in _closed(log) if end > first_dirty]
+    if config.min_compaction_lag_ms > 0:
+        for segment in dirty:
+            if segment.largest_timestamp > now_ms - config.min_compaction_lag_ms:
+                uncleanable = min(uncleanable, segment.base_offset)
+                break
+    if config.max_compaction_lag_ms < INT64_MAX:
+        until_ms = now_ms - max(config.max_compaction_lag_ms, 0)
+        overdue = any(0 < segment.first_timestamp < until_ms for segment in dirty)
+    return LogToClean(log, first_dirty, max(first_dirty, uncleanable), overdue)
+
+
+def plan_job(target: LogToClean, config: CleanerConfig, now_ms: int) -> CompactionJob:
+    """Everything a worker needs to know; nothing in it changes with the log."""
+    log = target.log
+    sources = [
+        Source(
+            segment.base_offset,
+            segment.size,
+            segment.offset_index.entries * segment.offset_index.entry.size,
+            segment.time_index.entries * segment.time_index.entry.size,
+            segment.modified_ms,
+        )
+        for segment, _ in _closed(log)
+        if segment.base_offset < target.first_uncleanable_offset
+    ]
+    return CompactionJob(
+        directory=log.directory,
+        name=log.name,
+        config=log.config,
+        sources=sources,
+        first_dirty_offset=target.first_dirty_offset,
+        first_uncleanable_offset=target.first_uncleanable_offset,
+        now_ms=now_ms,
+        producers={
+            producer_id: LastRecord(entry.last_offset, entry.producer_epoch)
+            for producer_id, entry in log.producers.producers.items()
+        },
+        aborted=log.aborted_transactions(sources[0].base_offset, target.first_uncleanable_offset) if sources else [],
+        map_bytes=config.dedupe_buffer_size // max(1, config.threads),
+        load_factor=config.io_buffer_load_factor,
+        io_bytes_per_second=config.io_max_bytes_per_second / max(1, config.threads),
+    )
+
+
+def swap_in(log: Log, group: CleanedGroup) -> None:
+    """Puts a cleaned segment in the place of those it was made from."""
+    replaced = frozenset(group.replaces)
+    old = [segment for segment in log.segments if segment.base_offset in replaced]
+    new = Segment(
+        log.environment,
+        log.directory,
+        group.base_offset,
+        log.config,
+        new=False,
+        size=group.size,
+        modified_ms=group.modified_ms,
+        suffix=CLEANED_SUFFIX,
+    )
+    log.replace_segments([new], old)
+
+
+class LogCleaner:
+    """The cleaner of all logs of a broker. `logs` gives the open ones, whatever their policy."""
+
+    def __init__(
+        self,
+        logs: Callable[[], Iterable[Log]],
+        files: FileSystem,
+        clock: Clock,
+        workers: Workers,
+        config: CleanerConfig | None = None,
+        compactor: Callable[[], Compactor] = ProcessCompactor,
+    ) -> None:
+        self._logs = logs
+        self._files = files
+        self._clock = clock
+        self._workers = workers
+        self.config = config if config is not None else CleanerConfig()
+        self._compactor = compactor
+        self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        self._writing = asyncio.Lock()
+        self._wake = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+        self._closing = False
+        #: Logs under compaction right now.
+        self.in_progress: set[TopicPartition] = set()
+        #: Logs whose compaction failed because of their contents; they are left alone until the broker restarts.
+        self.uncleanable: set[TopicPartition] = set()
+        #: Of the last look at all logs: how dirty the dirtiest one was.
+        self.max_dirty_ratio = 0.0
+
+    # -- life
+
+    def start(self) -> None:
+        if self.config.enable and not self._tasks:
+            loop = asyncio.get_running_loop()
+            self._tasks = [loop.create_task(self._work()) for _ in range(self.config.threads)]
+
+    async def close(self) -> None:
+        """Stops at once; a job under way is given up and its files are removed when the log is loaded again."""
+        self._closing = True
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks = []
+
+    def wake(self) -> None:
+        """Looks for work now instead of after the back-off."""
+        self._wake.set()
+
+    async def _work(self) -> None:
+        compactor = self._compactor()
+        try:
+            while not self._closing:
+                target = self.choose()
+                if target is not None:
+                    await self.clean(target, compactor)
+                    continue
+                await compactor.close()  # an idle broker has no compaction process
+                self._wake.clear()
+                try:
+                    await asyncio.wait_for(self._wake.wait(), self.config.backoff_ms / 1000)
+                except TimeoutError:
+                    continue
+        finally:
+            await compactor.close()
+
+    # -- choosing
+
+    def choose(self) -> LogToClean | None:
+        """The dirtiest log that is due."""
+        now_ms = self._clock.now_ms()
+        self.max_dirty_ratio = 0.0
+        best: LogToClean | None = None
+        alive = set()
+        for log in self._logs():
+            partition = (log.topic, log.partition)
+            alive.add(partition)
+            if not log.config.compact or log.offline or log.closed:
+                continue
+            if partition in self.in_progress or partition in self.uncleanable or len(log.segments) < 2:
+                continue
+            target = examine(log, self._table(log).get(partition), now_ms)
+            self.max_dirty_ratio = max(self.max_dirty_ratio, target.ratio)
+            if target.due and (best is None or target.ratio > best.ratio):
+                best = target
+        self.uncleanable &= alive
+        return best
+
+    # -- cleaning
+
+    async def clean(self, target: LogToClean, compactor: Compactor) -> bool:
+        """One round for one log; True when it went through to the end."""
+        log = target.log
+        partition = (log.topic, log.partition)
+        job = plan_job(target, self.config, self._clock.now_ms())
+        generation = log.generation
+        end_offset = target.first_dirty_offset
+        last: CleanedGroup | None = None
+
+        def swap(group: CleanedGroup) -> bool:
+            nonlocal generation, end_offset, last
+            if log.generation != generation or log.closed or log.offline:
+                return False
+            swap_in(log, group)
+            generation = log.generation
+            end_offset, last = group.end_offset, group
+            return True
+
+        self.in_progress.add(partition)
+        try:
+            finished = await compactor.run(job, swap)
+        except CompactionFailed as error:
+            if log.generation == generation and not self._closing:
+                logger.warning("%s cannot be compacted and is left alone until a restart: %s", log.name, error)
+                self.uncleanable.add(partition)
+            return False
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRORS:
+                logger.warning("%s: no space left to compact it, trying again later: %s", log.name, error)
+                await asyncio.sleep(self.config.backoff_ms / 1000)
+            elif log.generation == generation and not log.closed:
+                log.environment.failed(log, "compacting", error)
+            return False
+        finally:
+            self.in_progress.discard(partition)
+        if not finished:
+            logger.info("%s changed while it was compacted; the rest of this round is dropped", log.name)
+            return False
+        if last is not None:
+            stats = last.stats
+            logger.info(
+                "%s: compacted offsets %d to %d, %d -> %d bytes, %d -> %d records, %d keys mapped",
+                log.name,
+                target.first_dirty_offset,
+                end_offset,
+                stats.bytes_read,
+                stats.bytes_written,
+                stats.records_read,
+                stats.records_written,
+                stats.map_entries,
+            )
+        await self._record(log, end_offset)
+        return True
+
+    # -- checkpoints
+
+    def _table(self, log: Log) -> dict[TopicPartition, int]:
+        """The checkpoints of the log's directory, read on first use."""
+        directory = os.path.dirname(log.directory)
+        table = self._checkpoints.get(directory)
+        if table is None:
+            try:
+                table = checkpoint.read_offsets(self._files, f"{directory}/{checkpoint.CLEANER_OFFSET}")
+            except checkpoint.CheckpointError as error:
+                logger.warning("%s; compacted logs start over", error)
+                table = {}
+            self._checkpoints[directory] = table
+        return table
+
+    async def _record(self, log: Log, offset: int) -> None:
+        self._table(log)[log.topic, log.partition] = offset
+        await self._write(log)
+
+    async def _write(self, log: Log) -> None:
+        directory = os.path.dirname(log.directory)
+        async with self._writing:
+            table = dict(self._checkpoints.get(directory, {}))
+            path = f"{directory}/{checkpoint.CLEANER_OFFSET}"
+            try:
+                await self._workers.offload(checkpoint.write_offsets, self._files, path, table)
+            except OSError as error:
+                if error.errno not in DISK_FULL_ERRORS:
+                    log.environment.failed(log, "writing the cleaner checkpoint", error)
+
+    async def truncated(self, log: Log, offset: int) -> None:
+        """The log was cut: what comes at and behind `offset` now has never been compacted."""
+        table = self._table(log)
+        partition = (log.topic, log.partition)
+        if table.get(partition, -1) > offset:
+            table[partition] = offset
+            await self._write(log)
+
+    async def forget(self, log: Log) -> None:
+        """The log goes: a later one of the same name must not inherit its checkpoint."""
+        partition = (log.topic, log.partition)
+        self.uncleanable.discard(partition)
+        if self._table(log).pop(partition, None) is not None:
+            await self._write(log)
