@@ -267,6 +267,25 @@ class Partition:
         if waiters.fetches and not self.wake_scheduled:
             self._replicas.schedule_wake(self)
 
+    def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
+        """A follower's fetch is only served to a replica of this partition."""
+        if replica_id not in self.followers:
+            # With an epoch the pair (replica, epoch) is not known yet; without one, nobody can tell who is behind.
+            code = ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH
+            raise KafkaError(
+                code,
+                f"Replica {replica_id} is not recognized as a valid replica of {self.name} in leader epoch "
+                f"{self.leader_epoch} with partition epoch {self.partition_epoch}",
+            )
+
+    def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
+        """A follower asks for `offset`: it has everything below."""
+        follower = self.followers[replica_id]
+        follower.log_end_offset = offset
+        follower.log_start_offset = log_start_offset
+        follower.broker_epoch = broker_epoch
+        self.advance()
+
     def truncated(self) -> None:
         """The log start moved or the log was cut: long polls look again."""
         if self.waiters.fetches and not self.wake_scheduled:

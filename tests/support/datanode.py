@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -75,7 +76,9 @@ class DataNode:
         self.image = ClusterImage()
         self.channel = Channel()
         self.logs = Logs(directory)
-        self.sessions = FetchSessions(self.config["max.incremental.fetch.session.cache.slots"], self.clock)
+        self.sessions = FetchSessions(
+            self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)
+        )
         self.server = Server(self, self.network, self.config)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()

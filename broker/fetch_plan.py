@@ -1,0 +1,207 @@
+"""Which bytes answer a Fetch: limits, ceilings and errors of every partition, decided without reading the data itself.
+
+A plan holds file ranges. It is cheap to make and to throw away: a long poll plans again when something moved. Nothing
+is pinned before the reply is handed to the stream, which happens in the same turn.
+
+Where a read starts in an old segment is found on disk. If that is not in memory the plan is not made (BlockingIOError
+from the log) and `cold` names the reads a worker has to do first.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.leaders import missing_partition_code
+from pylogd.broker.sessions import Answer, FetchTarget
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+
+if TYPE_CHECKING:
+    from pylogd.replication.partition import Partition
+
+_LOGGER = logging.getLogger("pylogd.broker")
+
+READ_COMMITTED = 1
+CONSUMER = -1
+
+
+class FetchParams:
+    """What holds for the whole request."""
+
+    __slots__ = (
+        "by_id",
+        "leader_only",
+        "max_bytes",
+        "min_bytes",
+        "read_committed",
+        "replica_epoch",
+        "replica_id",
+        "wait",
+    )
+
+    def __init__(
+        self,
+        *,
+        by_id: bool,
+        replica_id: int,
+        replica_epoch: int,
+        leader_only: bool,
+        read_committed: bool,
+        min_bytes: int,
+        max_bytes: int,
+    ) -> None:
+        self.by_id = by_id
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.leader_only = leader_only
+        self.read_committed = read_committed
+        self.min_bytes = min_bytes
+        self.max_bytes = max_bytes
+
+    @property
+    def from_follower(self) -> bool:
+        return self.replica_id >= 0
+
+
+class _Unknown(KafkaError):
+    """The cluster has no such topic or partition. Not worth a reply of its own: a client would ask in a busy loop."""
+
+
+class Plan:
+    """The answers, in the order of the targets; `urgent` means that waiting for more data makes no sense."""
+
+    __slots__ = ("answers", "cold", "size", "unknown", "urgent")
+
+    def __init__(self) -> None:
+        self.answers: list[Answer] = []
+        self.size = 0
+        self.urgent = False
+        self.unknown = 0
+        #: Reads (log, offset, ceiling) whose place in the log is not in memory.
+        self.cold: list[tuple[Any, int, int]] = []
+
+
+def make_plan(
+    node: Any, targets: Iterable[FetchTarget], params: FetchParams, *, first: bool, nowait: bool = True
+) -> Plan:
+    """`first`: the request has just arrived, so that a follower's offsets count as progress."""
+    plan = Plan()
+    answers = plan.answers
+    left = params.max_bytes
+    at_least_one = True
+    for target in targets:
+        try:
+            answer = _read(node, target, params, left, at_least_one, first, nowait, plan)
+        except KafkaError as refusal:
+            if isinstance(refusal, _Unknown):
+                plan.unknown += 1
+            else:
+                plan.urgent = True
+            answers.append((target, refused(target, refusal.code)))
+            continue
+        size = len(answer.records or b"")
+        if size:
+            at_least_one = False
+            left -= size
+            plan.size += size
+        answers.append((target, answer))
+    if plan.unknown == len(answers):
+        plan.urgent = True
+    return plan
+
+
+def find_partition(node: Any, target: FetchTarget, by_id: bool) -> Partition:
+    replicas = node.replicas
+    partition: Partition | None = (replicas.by_id if by_id else replicas.by_name).get(target.key)
+    if partition is not None:
+        return partition
+    if by_id:
+        if target.topic is None:
+            raise _Unknown(ErrorCode.UNKNOWN_TOPIC_ID)
+        if replicas.get(target.topic, target.index) is not None:
+            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+    code = missing_partition_code(node, target.topic or "", target.index)
+    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
+        raise KafkaError(code)
+    raise _Unknown(code)
+
+
+def _read(
+    node: Any,
+    target: FetchTarget,
+    params: FetchParams,
+    left: int,
+    at_least_one: bool,
+    first: bool,
+    nowait: bool,
+    plan: Plan,
+) -> PartitionData:
+    partition = find_partition(node, target, params.by_id)
+    log = partition.readable_log(target.current_leader_epoch, leader_only=params.leader_only)
+    offset = target.fetch_offset
+    follower = params.replica_id >= 0
+    if follower:
+        partition.check_follower(params.replica_id, target.current_leader_epoch)
+    stable = log.last_stable_offset
+    answer = PartitionData(
+        target.index, 0, log.high_watermark, stable, log.log_start_offset, aborted_transactions=None, records=b""
+    )
+    if target.last_fetched_epoch >= 0:
+        diverging = _diverging_epoch(log, target)
+        if diverging is not None:
+            answer.diverging_epoch = diverging
+            plan.urgent = True
+            return answer
+    if params.replica_id != CONSUMER:
+        ceiling = log.log_end_offset
+    elif params.read_committed:
+        ceiling = stable
+        answer.aborted_transactions = []
+    else:
+        ceiling = log.high_watermark
+    limit = min(target.max_bytes, left)
+    try:
+        found = log.read(offset, limit, ceiling, at_least_one, nowait)
+    except BlockingIOError:
+        plan.cold.append((log, offset, ceiling))
+        return answer
+    if found.range is not None:
+        answer.records = found.range
+        if params.read_committed and params.replica_id == CONSUMER:
+            # Up to the end of the segment: more than the range may need, never less.
+            following = log.segments.higher(found.segment_base_offset)
+            end = ceiling if following is None else min(ceiling, following.base_offset)
+            answer.aborted_transactions = [
+                AbortedTransaction(aborted.producer_id, aborted.first_offset)
+                for aborted in log.aborted_transactions(offset, end)
+            ]
+    if follower and first:
+        partition.follower_fetched(params.replica_id, params.replica_epoch, offset, target.log_start_offset)
+        answer.high_watermark = log.high_watermark
+    return answer
+
+
+def _diverging_epoch(log: Any, target: FetchTarget) -> EpochEndOffset | None:
+    """Where the reader's history leaves ours, if it does (KIP-595)."""
+    epoch, end = log.offset_for_epoch(target.last_fetched_epoch)
+    if end == -1 or epoch == -1 or target.fetch_offset < log.log_start_offset:
+        raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
+    if epoch < target.last_fetched_epoch or end < target.fetch_offset:
+        return EpochEndOffset(epoch, end)
+    return None
+
+
+def refused(target: FetchTarget, code: ErrorCode) -> PartitionData:
+    return PartitionData(target.index, int(code), -1, -1, -1, aborted_transactions=None, records=b"")
+
+
+def warm(cold: list[tuple[Any, int, int]]) -> None:
+    """Worker. Do the reads that found their place on disk, so that the next plan finds it in memory."""
+    for log, offset, ceiling in cold:
+        try:
+            log.read(offset, 1, ceiling, True, False)
+        except (KafkaError, OSError) as failure:
+            # The plan that follows meets the same failure on the event loop and answers it.
+            _LOGGER.debug("warming %s at %d: %s", log.name, offset, failure)

@@ -1,0 +1,168 @@
+"""Fetch (key 1): log data for consumers and followers, straight from the files.
+
+ 4  isolation level, last stable offset, aborted transactions
+ 5  log start offset
+ 7  sessions (KIP-227)
+ 9  current leader epoch (KIP-320)
+11  rack id, preferred read replica (KIP-392); consumers may read from followers
+12  flexible; last fetched epoch and diverging epoch (KIP-595)
+13  topic ids (KIP-516)
+15  replica state instead of replica id (KIP-903)
+16  current leader and node endpoints (KIP-951)
+17  directory id of the follower (KIP-853)
+18  high watermark the follower knows (KIP-1166)
+
+A request is planned at once. With less than `min_bytes` it waits for any of its partitions to move, or for
+`max_wait_ms`, and is planned again; errors and diverging epochs are answered without waiting.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.broker.fetch_plan import READ_COMMITTED, FetchParams, Plan, make_plan, warm
+from pylogd.broker.leaders import add_leader_endpoint, current_leader
+from pylogd.broker.sessions import FetchContext, FetchTarget, open_context
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, NodeEndpoint
+
+if TYPE_CHECKING:
+    from pylogd.replication.partition import Partition
+
+#: Plans made with the help of a worker before the event loop reads itself, should the page cache be that small.
+_WARM_ATTEMPTS = 3
+_STALE_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
+
+
+def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
+    version = ctx.version
+    state = request.replica_state
+    replica_id = request.replica_id if version < 15 else state.replica_id
+    context = open_context(ctx.node, version, request, replica_id >= 0)
+    if context.error is not None:
+        return context.respond([])
+    max_bytes = min(request.max_bytes, ctx.node.config["fetch.max.bytes"])
+    params = FetchParams(
+        by_id=version >= 13,
+        replica_id=replica_id,
+        replica_epoch=state.replica_epoch,
+        # A consumer that tells its rack may be served by any replica.
+        leader_only=replica_id >= 0 or (replica_id == -1 and version < 11),
+        read_committed=request.isolation_level == READ_COMMITTED,
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+    )
+    targets = list(context.targets())
+    plan = make_plan(ctx.node, targets, params, first=True)
+    if not plan.cold and (plan.size >= params.min_bytes or plan.urgent or request.max_wait_ms <= 0 or not targets):
+        return _respond(ctx, context, plan)
+    return _Poll(ctx, context, targets, params, request.max_wait_ms).start(plan)
+
+
+def error_response(ctx: RequestContext, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
+    return FetchResponse(error_code=int(code), session_id=request.session_id)
+
+
+def _respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchResponse:
+    version = ctx.version
+    endpoints: dict[int, Any] = {}
+    if plan.urgent:
+        for target, answer in plan.answers:
+            code = answer.error_code
+            if version <= 5 and code == ErrorCode.KAFKA_STORAGE_ERROR:
+                # Clients of that age do not know the code; this one makes them ask for metadata and retry.
+                answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            elif version >= 16 and code in _STALE_LEADER:
+                leader, epoch = current_leader(ctx.node, *target.key)
+                answer.current_leader = LeaderIdAndEpoch(leader, epoch)
+                add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
+    response = context.respond(plan.answers)
+    if endpoints:
+        response.node_endpoints = list(endpoints.values())
+    return response
+
+
+class _Poll:
+    """A Fetch that waits: for data, or for a worker to find where its data starts."""
+
+    __slots__ = (
+        "_context",
+        "_ctx",
+        "_deadline",
+        "_deferred",
+        "_params",
+        "_partitions",
+        "_targets",
+        "_timer",
+        "_warm_attempts",
+    )
+
+    def __init__(
+        self,
+        ctx: RequestContext,
+        context: FetchContext,
+        targets: list[FetchTarget],
+        params: FetchParams,
+        max_wait_ms: int,
+    ) -> None:
+        self._ctx = ctx
+        self._context = context
+        self._targets = targets
+        self._params = params
+        self._deferred = Deferred()
+        self._deferred.abandoned = self._leave
+        self._partitions: list[Partition] = []
+        self._warm_attempts = 0
+        self._deadline = ctx.connection.loop.time() + max(max_wait_ms, 0) / 1000
+        self._timer: Any = None
+
+    def start(self, plan: Plan) -> Deferred:
+        self._decide(plan)
+        return self._deferred
+
+    def woken(self) -> None:
+        """Something moved in one of the partitions."""
+        self._leave()
+        self._replan()
+
+    def _replan(self) -> None:
+        if not self._deferred.resolved:
+            nowait = self._warm_attempts < _WARM_ATTEMPTS
+            self._decide(make_plan(self._ctx.node, self._targets, self._params, first=False, nowait=nowait))
+
+    def _decide(self, plan: Plan) -> None:
+        loop = self._ctx.connection.loop
+        left = self._deadline - loop.time()
+        if plan.cold:
+            self._warm_attempts += 1
+            job = self._ctx.node.workers.offload(warm, plan.cold)
+            job.add_done_callback(lambda _: self._replan())
+        elif plan.size >= self._params.min_bytes or plan.urgent or left <= 0:
+            self._deferred.resolve(_respond(self._ctx, self._context, plan))
+        else:
+            self._wait(left)
+
+    def _wait(self, left: float) -> None:
+        replicas = self._ctx.node.replicas
+        hosted = replicas.by_id if self._params.by_id else replicas.by_name
+        for target in self._targets:
+            partition = hosted.get(target.key)
+            if partition is not None:
+                partition.waiters.fetches[self] = None
+                self._partitions.append(partition)
+        self._timer = self._ctx.connection.loop.call_later(left, self._expire)
+
+    def _expire(self) -> None:
+        self._deadline = 0.0
+        self._leave()
+        self._replan()
+
+    def _leave(self) -> None:
+        """Stop waiting."""
+        for partition in self._partitions:
+            partition.waiters.fetches.pop(self, None)
+        self._partitions.clear()
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
