@@ -28,6 +28,7 @@ from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
 
 if TYPE_CHECKING:
+    from pylogd.broker.repeated_produce import RepeatedProduce
     from pylogd.broker.server import BoundListener
     from pylogd.runtime.stream import Stream
 
@@ -69,6 +70,7 @@ class Connection:
         "_in_turn",
         "_out",
         "_pending",
+        "_repeated",
         "_reserved",
         "_splits",
         "client_id",
@@ -115,6 +117,8 @@ class Connection:
         self._out = bytearray()
         self._splits: list[tuple[int, Any]] = []
         self._reserved = 0
+        #: Since the first Produce that was answered at once.
+        self._repeated: RepeatedProduce | None = None
         self._in_turn = False
 
     @property
@@ -131,6 +135,15 @@ class Connection:
         size_max = self.server.limits.request_bytes_max
         try:
             while end - start >= 4:
+                if self._repeated is not None and not self._pending and not stream.sending:
+                    done = self._repeated.run(view, start, end, self._out, self.dispatcher.node.clock.now_ms())
+                    if done > start:
+                        start = done
+                        if self._reserved:
+                            self._release_memory()
+                        if len(self._out) > _FLUSH_BYTES:
+                            self._flush()
+                        continue
                 (size,) = _size(view, start)
                 body = start + 4
                 stop = body + size
@@ -223,7 +236,15 @@ class Connection:
                 self._queue_reply(route, context, response)
                 return
             route.encode_into(self._out, self._splits, correlation_id, response)
-            if not route.is_produce or len(self._out) > _FLUSH_BYTES:
+            if not route.is_produce:
+                self._flush()
+                return
+            if self._repeated is None:
+                from pylogd.broker.repeated_produce import RepeatedProduce
+
+                self._repeated = RepeatedProduce()
+            self._repeated.learn(key_and_version, route, frame, request, response, dispatcher.node)
+            if len(self._out) > _FLUSH_BYTES:
                 self._flush()
         elif response is not None:
             self._defer(route, context, request, response)
