@@ -1,0 +1,54 @@
+"""IncrementalAlterConfigs (key 44): set, delete, append to and subtract from single configs of resources.
+
+0  topics, brokers, and levels of a broker's loggers
+1  flexible
+"""
+
+from __future__ import annotations
+
+from pylogd.broker import config_admin
+from pylogd.broker.config_admin import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, DONE, Result
+from pylogd.broker.dispatch import RequestContext
+from pylogd.protocol.api import ApiKey
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages.incremental_alter_configs import (
+    AlterConfigsResource,
+    AlterConfigsResourceResponse,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+
+
+async def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
+    responses = await config_admin.alter(ctx, ApiKey.INCREMENTAL_ALTER_CONFIGS, request, _check, _response)
+    return IncrementalAlterConfigsResponse(responses=responses)
+
+
+def _check(ctx: RequestContext, resource: AlterConfigsResource, validate_only: bool) -> Result | None:
+    config_admin.check_names(resource, lambda config: config.config_operation == DELETE)
+    if resource.resource_type == BROKER_LOGGER_RESOURCE:
+        config_admin.change_logger_levels(ctx, resource, validate_only)
+        return DONE
+    if resource.resource_type == BROKER_RESOURCE:
+        values = config_admin.incremental_broker_values(ctx, resource)
+        config_admin.check_broker_change(ctx, resource.resource_name, values)
+    else:
+        config_admin.check_resource_type(resource)
+    return None
+
+
+def _response(resource: AlterConfigsResource, result: Result) -> AlterConfigsResourceResponse:
+    return AlterConfigsResourceResponse(
+        error_code=int(result[0]),
+        error_message=result[1],
+        resource_type=resource.resource_type,
+        resource_name=resource.resource_name,
+    )
+
+
+def error_response(
+    ctx: RequestContext, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
+) -> IncrementalAlterConfigsResponse:
+    """An error of the whole request goes to each of its resources."""
+    responses = [_response(resource, (code, message)) for resource in request.resources]
+    return IncrementalAlterConfigsResponse(responses=responses)
