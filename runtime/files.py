@@ -28,6 +28,14 @@ _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 _SYNC_FILE_RANGE_WRITE = 2
 
 
+class ColdRead(BlockingIOError):
+    """The bytes are on disk and not in memory. `range.warm()` in a worker brings them there; then ask again."""
+
+    def __init__(self, cold: FileRange) -> None:
+        super().__init__(errno.EAGAIN, "not in the page cache", cold.file.path)
+        self.range = cold
+
+
 class LockHeld(Exception):
     """Another process, or another broker in this one, holds the lock file."""
 
@@ -35,12 +43,14 @@ class LockHeld(Exception):
 class File:
     """One file. `fd` is -1 while closed; hot paths test it themselves and call `open()` when they must."""
 
-    __slots__ = ("_closing", "_map", "_refs", "_system", "fd", "path", "readonly", "used")
+    __slots__ = ("_closing", "_map", "_refs", "_system", "fd", "may_create", "path", "readonly", "used")
 
     def __init__(self, system: FileSystem, path: str, readonly: bool) -> None:
         self._system = system
         self.path = path
         self.readonly = readonly
+        #: Only the first open may create the file: a later one that finds it gone must not bring it back empty.
+        self.may_create = not readonly
         self.fd = -1
         self.used = False
         self._refs = 0
@@ -109,8 +119,8 @@ class File:
         return b"".join(parts)
 
     def pread_nowait(self, size: int, position: int, at_least: int = 1) -> bytes:
-        """What of it is in memory now; BlockingIOError when that is less than `at_least`, which must not reach beyond
-        the end of the file. Reads plainly where the kernel cannot tell."""
+        """What of it is in memory now; ColdRead when that is less than `at_least`, which must not reach beyond the end
+        of the file. Reads plainly where the kernel cannot tell."""
         flags = self._system._nowait
         if not flags:
             return self.pread(size, position)
@@ -118,12 +128,14 @@ class File:
         try:
             got = os.preadv(self.fd if self.fd >= 0 else self.open(), [buffer], position, flags)
         except OSError as error:
+            if error.errno == errno.EAGAIN:
+                raise ColdRead(FileRange(self, position, size)) from None
             if error.errno != errno.EOPNOTSUPP:
                 raise
             self._system._nowait = 0
             return self.pread(size, position)
         if got < at_least:
-            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), self.path)
+            raise ColdRead(FileRange(self, position, size))
         return bytes(memoryview(buffer)[:got])
 
     def pwrite(self, data: Bytes, position: int) -> None:
@@ -222,6 +234,23 @@ class FileRange:
     def drop_cache(self) -> None:
         self.file.drop_cache(self.position, self.size)
 
+    def warm(self) -> None:
+        """Worker: reads the bytes into the page cache. A file that was removed meanwhile is the asker's next
+        surprise."""
+        try:
+            fd = self.file.acquire()
+        except FileNotFoundError:
+            return
+        try:
+            position, end = self.position, self.position + self.size
+            while position < end:
+                got = len(os.pread(fd, min(1 << 20, end - position), position))
+                if not got:
+                    return
+                position += got
+        finally:
+            self.file.release()
+
     def __len__(self) -> int:
         return self.size
 
@@ -271,7 +300,7 @@ class FileSystem:
     # -- files
 
     def file(self, path: str, readonly: bool = False) -> File:
-        """A handle without touching the disk; it opens itself on first use and creates the file then."""
+        """A handle without touching the disk; it opens itself on first use and creates the file then if need be."""
         return File(self, path, readonly)
 
     def open(self, path: str, create: bool = False, readonly: bool = False) -> File:
@@ -281,11 +310,14 @@ class FileSystem:
         elif not os.path.exists(path):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         file = File(self, path, readonly)
+        file.may_create = False
         file.open()
         return file
 
     def _open_file(self, file: File) -> int:
-        flags = os.O_CLOEXEC | (os.O_RDONLY if file.readonly else os.O_RDWR | os.O_CREAT)
+        flags = os.O_CLOEXEC | (os.O_RDONLY if file.readonly else os.O_RDWR)
+        if file.may_create:
+            flags |= os.O_CREAT
         try:
             fd = os.open(file.path, flags, 0o644)
         except OSError as error:
@@ -298,6 +330,7 @@ class FileSystem:
                 os.close(fd)
                 return file.fd
             file.fd = fd
+            file.may_create = False
             self._open.append(file)
             surplus = len(self._open) - self.open_files_max
         if surplus > 0 and threading.get_ident() == self._owner:
@@ -379,6 +412,22 @@ class FileSystem:
         finally:
             os.close(fd)
 
+    def sync_file_system(self, path: str) -> None:
+        """Makes everything written so far on the file system of `path` durable: one call instead of thousands of
+        fsyncs. Where syncfs(2) is missing, a sync of all file systems does, which cannot report an error."""
+        call = _load_libc("syncfs")
+        if call is None:
+            os.sync()
+            return
+        import ctypes
+
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            if call(fd) != 0:
+                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
+        finally:
+            os.close(fd)
+
     def free_bytes(self, path: str) -> int:
         stat = os.statvfs(path)
         return stat.f_bavail * stat.f_frsize
@@ -445,7 +494,8 @@ def raise_descriptor_limit() -> int:
     return soft
 
 
-def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+def _load_libc(name: str) -> Callable[..., int] | None:
+    """A function of the C library that Python does not offer, on Linux."""
     import sys
 
     if not sys.platform.startswith("linux"):
@@ -453,10 +503,17 @@ def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:
     import ctypes
 
     try:
-        call = ctypes.CDLL(None, use_errno=True).sync_file_range
+        call: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
     except (OSError, AttributeError):
         return None
-    call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-    call.restype = ctypes.c_int
-    result: Callable[[int, int, int, int], int] = call
-    return result
+    return call
+
+
+def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:
+    call: Any = _load_libc("sync_file_range")
+    if call is not None:
+        import ctypes
+
+        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+        call.restype = ctypes.c_int
+    return call

@@ -108,9 +108,10 @@ class _Index:
         self._file.close()
 
     def sync(self) -> None:
-        self.write_out()
-        self._file.fsync()
-        self._file.close()
+        """Worker, for a closed index: through a descriptor of its own, because the owner may be reading the mapping."""
+        handle = self._system.file(self._file.path, readonly=True)
+        handle.fsync()
+        handle.close()
 
     # -- entries
 

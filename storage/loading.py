@@ -68,10 +68,12 @@ def open_log(
     clean: bool = False,
     producer_expiration_ms: int = EXPIRATION_MS,
     progress: Callable[[int], None] | None = None,
+    sync: bool = True,
 ) -> Log:
     """The log in `directory`, created if need be. Offsets are those of the checkpoint files; `clean` says that the
-    last stop was orderly. `progress` is told how many segments remain to be scanned. OSError when the disk fails. May
-    run in a worker, because nobody else has the log yet."""
+    last stop was orderly. `sync` makes what was recovered durable file by
+    file; who opens thousands of logs syncs the file system once instead. `progress` is told how many segments remain
+    to be scanned. OSError when the disk fails. May run in a worker, because nobody else has the log yet."""
     files = environment.files
     if not files.is_dir(directory):
         files.mkdirs(directory)
@@ -100,7 +102,7 @@ def open_log(
     if unindexed and clean:
         recovery.rebuild_indexes(unindexed)
     if not clean:
-        recovery.recover_from(min([recovery_point, *(segment.base_offset for segment in unindexed)]), progress)
+        recovery.recover_from(min([recovery_point, *(segment.base_offset for segment in unindexed)]), progress, sync)
 
     end_offset = segments.last.next_offset() if segments else log_start_offset
     if end_offset < log_start_offset:

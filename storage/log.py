@@ -6,7 +6,7 @@ recent batches is answered from memory.
 
 What is elsewhere: `loading` opens and recovers a log, `rolling` starts segments, `truncation` cuts the end, `retention`
 the beginning, `lookup` finds offsets by time, `swap` replaces segments after compaction, `flushing` makes bytes
-durable. """
+durable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import errno
 import logging
 from array import array
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from struct import Struct
 from struct import error as StructError
@@ -24,7 +24,7 @@ from crc32c import crc32c
 from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader, parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileRange
-from pylogd.storage import lookup, retention, rolling, swap, truncation
+from pylogd.storage import lookup, partition_metadata, retention, rolling, swap, truncation
 from pylogd.storage.checkpoint import LEADER_EPOCHS
 from pylogd.storage.config import INT64_MAX, LogConfig
 from pylogd.storage.producers import ProducerStates, read_marker
@@ -133,12 +133,14 @@ class Log:
         "metadata_written",
         "name",
         "offline",
+        "on_flushed",
         "partition",
         "producers",
         "recovery_point",
         "segments",
         "topic",
         "topic_id",
+        "truncations",
     )
 
     def __init__(
@@ -174,8 +176,13 @@ class Log:
         self.last_flush_ms = environment.clock.now_ms()
         #: Bumped by truncation, deletion and a moved start: results computed elsewhere from older segments are void.
         self.generation = 0
+        #: A flush that began before a truncation says nothing about the log after it.
+        self.truncations = 0
         self.offline = False
         self.closed = False
+        #: Told on the loop's thread after the flushed offset moved; with `flush.messages=1` acknowledgements wait for
+        #: it.
+        self.on_flushed: Callable[[Log], None] | None = None
         #: False while `partition.metadata` still has to be written, off the event loop.
         self.metadata_written = True
         self._disk_full = False
@@ -549,8 +556,9 @@ class Log:
         end), at most `max_bytes`; the first batch even if it is larger, when `at_least_one`. OFFSET_OUT_OF_RANGE
         outside the log.
 
-        The start of an old read is found on disk; with `nowait` BlockingIOError is raised when that is not in memory,
-        and the caller asks again from a worker thread without it."""
+        The start of an older read is found by looking into the file. With `nowait` ColdRead is raised when that is not
+        in memory: a worker runs `range.warm()` of it, and the caller asks again. Only the loop's thread ever reads a
+        log."""
         if self.offline:
             raise self._storage_error()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -612,9 +620,10 @@ class Log:
             return LogRead(FileRange(segment.file, start, size), size, first_size, segment.base_offset, False)
         return LogRead(None, 0, 0, self.active.base_offset, False)
 
-    def offset_for_timestamp(self, timestamp: int) -> lookup.TimestampOffset | None:
-        """The first record at or after `timestamp`, or what one of ListOffsets' special timestamps asks for."""
-        return lookup.offset_for_timestamp(self, timestamp)
+    def offset_for_timestamp(self, timestamp: int, nowait: bool = False) -> lookup.TimestampOffset | None:
+        """The first record at or after `timestamp`, or what one of ListOffsets' special timestamps asks for. `nowait`
+        as for `read`; a long search may be cold several times."""
+        return lookup.offset_for_timestamp(self, timestamp, nowait)
 
     def offset_for_epoch(self, leader_epoch: int) -> tuple[int, int]:
         """(epoch, end offset) of the largest epoch at or below the given one; (-1, -1) when unknown."""
@@ -692,25 +701,34 @@ class Log:
         """The worker is done. After a truncation meanwhile its offset may lie beyond the log, or above bytes it never
         saw."""
         self.last_flush_ms = self.environment.clock.now_ms()
-        if plan.generation == self.generation and plan.end > self.recovery_point:
+        if plan.truncations == self.truncations and plan.end > self.recovery_point:
             self.recovery_point = plan.end
+            if self.on_flushed is not None:
+                self.on_flushed(self)
 
     # -- life
 
-    def close(self) -> None:
-        """Clean end: indexes and producer state reach the disk. The caller has flushed before, or does not mind
-        recovery."""
+    def write_metadata(self) -> None:
+        """Worker: `partition.metadata`, once."""
+        if not self.metadata_written and self.topic_id is not None:
+            self.metadata_written = True
+            partition_metadata.write(self.environment.files, self.directory, self.topic_id)
+
+    def close(self, durable: bool = True) -> None:
+        """Clean end, may run in a worker: indexes, epochs and producer state reach the disk. The caller has flushed
+        before, or does not mind recovery; without `durable` it syncs the file system afterwards."""
         if self.closed:
             return
         self.closed = True
-        if not self.offline:
-            self.producers.map_end_offset = self.log_end_offset
-            self.producers.take_snapshot()
-            self.epochs.flush()
-            for segment in self.segments:
-                segment.close()
-        else:
+        if self.offline:
             self.close_handles()
+            return
+        self.write_metadata()
+        self.producers.map_end_offset = self.log_end_offset
+        self.producers.take_snapshot(durable)
+        self.epochs.flush(durable)
+        for segment in self.segments:
+            segment.close()
 
     def close_handles(self) -> None:
         """Gives descriptors back without writing: the directory failed, or the files are about to be deleted."""
@@ -735,7 +753,18 @@ class Log:
 class FlushPlan:
     """The part of a flush that blocks, cut loose from the log so that a worker thread can run it."""
 
-    __slots__ = ("_active", "_epochs", "_files", "_snapshots", "directory", "end", "generation", "segments", "start")
+    __slots__ = (
+        "_active",
+        "_epochs",
+        "_files",
+        "_log",
+        "_snapshots",
+        "directory",
+        "end",
+        "segments",
+        "start",
+        "truncations",
+    )
 
     def __init__(self, log: Log, segments: list[Segment], start: int, end: int) -> None:
         self._files = log.environment.files
@@ -746,12 +775,14 @@ class FlushPlan:
         self.segments = segments
         self.start = start
         self.end = end
-        self.generation = log.generation
+        self.truncations = log.truncations
+        self._log = log
 
     def run(self) -> None:
         """Worker. A segment that lies wholly below the new recovery point is never scanned again, so its indexes, the
         snapshot of the producers at its end and the epochs that start in it must be durable too; the active segment is
         always scanned after a crash. New files need their directory entry."""
+        self._log.write_metadata()
         for path in self._snapshots:
             if self._files.exists(path):
                 snapshot = self._files.file(path, readonly=True)

@@ -23,7 +23,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
+def offset_for_timestamp(log: Log, timestamp: int, nowait: bool) -> TimestampOffset | None:
     """None when no record is that late. LATEST gives the log end: the caller knows which ceiling applies to whom."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         entries = log.epochs.entries()
@@ -35,10 +35,10 @@ def offset_for_timestamp(log: Log, timestamp: int) -> TimestampOffset | None:
         return TimestampOffset(-1, -1, -1)  # nothing is tiered
     if timestamp == MAX_TIMESTAMP:
         latest = max(log.segments.snapshot(), key=lambda segment: segment.max_timestamp)
-        found = latest.offset_of_max_timestamp()
+        found = latest.offset_of_max_timestamp(nowait)
         return None if found is None else TimestampOffset(*found)
     for segment in log.segments.snapshot():
         if segment.largest_timestamp >= timestamp:
-            found = segment.offset_for_timestamp(timestamp, log.log_start_offset)
+            found = segment.offset_for_timestamp(timestamp, log.log_start_offset, nowait)
             return None if found is None else TimestampOffset(*found)
     return None

@@ -54,7 +54,7 @@ class Recovery:
         """Is the producers' state already that of `end_offset`?"""
         return self._replayed_to == end_offset
 
-    def recover_from(self, recovery_point: int, progress: Callable[[int], None] | None) -> None:
+    def recover_from(self, recovery_point: int, progress: Callable[[int], None] | None, sync: bool) -> None:
         """Scans every segment that may hold offsets at or above the recovery point."""
         unflushed = self._segments.between(recovery_point, 2**63 - 1)
         if not unflushed:
@@ -80,12 +80,14 @@ class Recovery:
                 self.drop(unflushed[number + 1 :])
             if segment is not self._segments.last:
                 segment.become_inactive()
-            segment.sync(indexes=segment is not self._segments.last)
+            if sync:
+                segment.sync(indexes=segment is not self._segments.last)
             segment.file.close()
             if cut:
                 break
-        self._epochs.flush()
-        self._environment.files.sync_dir(unflushed[0].directory)
+        self._epochs.flush(sync)
+        if sync:
+            self._environment.files.sync_dir(unflushed[0].directory)
         self._replayed_to = self._producers.map_end_offset
         if progress is not None:
             progress(0)

@@ -34,8 +34,9 @@ def _remove(files: FileSystem, log: Log, paths: list[str]) -> None:
     """Worker. The renames reach the disk first: a removal that survives a crash without them would be a hole. The paths
     are taken from the directory as it is called now, which may have been renamed for deletion."""
     directory = log.directory
-    if not files.is_dir(directory):
+    try:
+        files.sync_dir(directory)
+    except FileNotFoundError:
         return
-    files.sync_dir(directory)
     for path in paths:
         files.unlink(f"{directory}/{path.rpartition('/')[2]}")

@@ -3,6 +3,7 @@ hold."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pylogd.protocol.batch import HEADER_SIZE, BatchHeader, batch_records
@@ -177,14 +178,21 @@ class Segment:
 
     def find(self, offset: int, end: int, nowait: bool = False) -> tuple[int, BatchHeader] | None:
         """Position and header of the first batch in [0, end) whose last offset is at or above `offset`."""
-        pread = self._pread_nowait if nowait else self.file.pread
-        for position, header in scan_headers(pread, self.offset_index.lookup(offset), end):
+        for position, header in scan_headers(self._reader(nowait), self.offset_index.lookup(offset), end):
             if header.base_offset + header.last_offset_delta >= offset:
                 return position, header
         return None
 
+    def _reader(self, nowait: bool) -> Callable[[int, int], bytes]:
+        return self._pread_nowait if nowait else self.file.pread
+
     def _pread_nowait(self, size: int, position: int) -> bytes:
         return self.file.pread_nowait(size, position, HEADER_SIZE)
+
+    def _read_batch(self, header: BatchHeader, position: int, nowait: bool) -> bytes:
+        if nowait:
+            return self.file.pread_nowait(header.length, position, header.length)
+        return self.file.pread(header.length, position)
 
     def next_offset(self) -> int:
         """One above the last offset in the file, or the base offset: what the log end is if this is the last
@@ -195,26 +203,28 @@ class Segment:
             last = header
         return last.next_offset if last is not None else self.base_offset
 
-    def offset_for_timestamp(self, timestamp: int, start_offset: int) -> tuple[int, int, int] | None:
+    def offset_for_timestamp(
+        self, timestamp: int, start_offset: int, nowait: bool = False
+    ) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record at or after both `timestamp` and `start_offset`."""
         _, indexed_offset = self.time_index.lookup(timestamp)
         start = self.offset_index.lookup(max(indexed_offset, start_offset))
-        for position, header in scan_headers(self.file.pread, start, self.size, CHUNK_BYTES):
+        for position, header in scan_headers(self._reader(nowait), start, self.size, CHUNK_BYTES):
             if header.max_timestamp < timestamp or header.last_offset < start_offset:
                 continue
-            for record in batch_records(self.file.pread(header.length, position), header):
+            for record in batch_records(self._read_batch(header, position, nowait), header):
                 if record.timestamp >= timestamp and record.offset >= start_offset:
                     return record.offset, record.timestamp, header.partition_leader_epoch
         return None
 
-    def offset_of_max_timestamp(self) -> tuple[int, int, int] | None:
+    def offset_of_max_timestamp(self, nowait: bool = False) -> tuple[int, int, int] | None:
         """(offset, timestamp, leader epoch) of the first record that has the segment's largest timestamp."""
         wanted = self.max_timestamp
         start = self.offset_index.lookup(self.max_timestamp_offset)
-        for position, header in scan_headers(self.file.pread, start, self.size, CHUNK_BYTES):
+        for position, header in scan_headers(self._reader(nowait), start, self.size, CHUNK_BYTES):
             if header.max_timestamp != wanted:
                 continue
-            for record in batch_records(self.file.pread(header.length, position), header):
+            for record in batch_records(self._read_batch(header, position, nowait), header):
                 if record.timestamp == wanted:
                     return record.offset, wanted, header.partition_leader_epoch
         return None

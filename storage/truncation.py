@@ -2,7 +2,7 @@
 
 Crash policy: the recovery point is lowered on disk before anything is cut. Segments go from the last to the first, so
 that a crash in between leaves a log without a hole; the leader epochs behind the end are cut again when the log is
-loaded. """
+loaded."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     with log.guarded("truncating"):
         _lower_recovery_point(log, offset)
         log.generation += 1
+        log.truncations += 1
         doomed = [segment for segment in log.segments if segment.base_offset > offset]
         delete_segments(log, doomed[::-1])
         log.activate(log.segments.last)
@@ -53,6 +54,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     with log.guarded("truncating"):
         _lower_recovery_point(log, min(offset, log.log_start_offset))
         log.generation += 1
+        log.truncations += 1
         delete_segments(log, log.segments.snapshot()[::-1])
         segment = Segment(log.environment, log.directory, offset, log.config)
         segment.create(log.config.segment_bytes if log.config.preallocate else 0)
