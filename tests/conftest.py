@@ -23,7 +23,7 @@ TARGETS: dict[str, type[Daemon]] = {"pylogd": Pylogd, "kafka": ApacheKafka}
 
 # Cheap first: a broken codec should not be found by a Spark job.
 ORDER = ["test_tree.py", "protocol", "runtime", "config", "storage", "replication", "controller", "broker", "api"]
-LAST = ["clients", "fuzz", "jvm", "spark"]
+LAST = ["clients", "crash", "fuzz", "jvm", "spark"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -147,7 +147,7 @@ def test_describe_cluster_and_topics(broker: Daemon, admin: Admin, topic_name: s
 
 
 def test_list_offsets_special_timestamps(broker: Daemon, admin: Admin, topic_name: str) -> None:
-    admin.create(topic_name)
+    admin.create(topic_name, retention_ms=-1)
     stamps = [5000, 9000, 7000]
     confluent.produce(broker.bootstrap, topic_name, [Message(b"x", timestamp=t) for t in stamps])
     tp = TopicPartition(topic_name, 0)

@@ -113,7 +113,7 @@ def test_topic_decides_the_codec(broker: Daemon, admin: Admin, topic_name: str, 
 
 
 def test_config_changes_apply_while_running(broker: Daemon, admin: Admin, topic_name: str) -> None:
-    admin.create(topic_name)
+    admin.create(topic_name, retention_ms=-1)
     confluent.produce(broker.bootstrap, topic_name, [Message(b"x" * 5000)])
     admin.alter(topic_name, max_message_bytes=1000)
     assert admin.config(topic_name)["max.message.bytes"] == "1000"
