@@ -116,20 +116,23 @@ def cases() -> list[Case]:
     ]
 
 
-def best_us(job: Callable[[], Any], rounds: int) -> float:
-    """CPU microseconds per call: the best of `rounds`, each long enough to be measured."""
-    job()
-    start = process_time()
-    for _ in range(50):
-        job()
-    calls = max(50, int(ROUND_S / max((process_time() - start) / 50, 1e-7)))
-    times = []
-    for _ in range(rounds):
+def best_us(jobs: list[Callable[[], Any]], rounds: int) -> list[float]:
+    """CPU microseconds per call of each job: the best of `rounds`. The jobs take turns, so that a machine that slows
+    down for a while slows all of them."""
+    best = [1e9] * len(jobs)
+    calls = []
+    for job in jobs:
         start = process_time()
-        for _ in range(calls):
+        for _ in range(50):
             job()
-        times.append((process_time() - start) / calls)
-    return min(times) * 1e6
+        calls.append(max(50, int(ROUND_S / max((process_time() - start) / 50, 1e-7))))
+    for _ in range(rounds):
+        for position, job in enumerate(jobs):
+            start = process_time()
+            for _ in range(calls[position]):
+                job()
+            best[position] = min(best[position], (process_time() - start) / calls[position] * 1e6)
+    return best
 
 
 def kafka_python(name: str, version: int, data: bytes) -> tuple[Callable[[], Any], Callable[[], Any]]:
@@ -161,9 +164,9 @@ def measure(message: Message, version: int, rounds: int) -> list[tuple[str, floa
     second = aiokafka(cls.__name__, version, data)
     rows = []
     for position, verb in enumerate(("decode", "encode")):
-        other = None if second is None else best_us(second[position], rounds)
-        row = (best_us(ours[position], rounds), best_us(first[position], rounds), other)
-        rows.append((f"{verb} {cls.__name__} v{version}", *row))
+        jobs = [ours[position], first[position], *([] if second is None else [second[position]])]
+        best = best_us(jobs, rounds)
+        rows.append((f"{verb} {cls.__name__} v{version}", best[0], best[1], best[2] if second is not None else None))
     return rows
 
 

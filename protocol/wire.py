@@ -54,6 +54,7 @@ STRING_BYTES_MAX: Final = 0x7FFF
 RECORDS_COPY_BYTES_MAX: Final = 2048
 
 _INT32: Final = Struct(">i")
+_TWO_BYTES: Final = Struct("BB")
 
 
 def uvarint_tail(view: bytes | memoryview, pos: int, first: int) -> tuple[int, int]:
@@ -68,6 +69,14 @@ def uvarint_tail(view: bytes | memoryview, pos: int, first: int) -> tuple[int, i
                 raise ProtocolError("varint beyond 31 bits")
             return value, pos
     raise ProtocolError("varint longer than five bytes")
+
+
+def string_length_tail(view: bytes | memoryview, pos: int, first: int) -> tuple[int, int]:
+    """`uvarint_tail` of a compact string's length, which is one more than the byte count."""
+    value, pos = uvarint_tail(view, pos, first)
+    if value > STRING_BYTES_MAX + 1:
+        raise ProtocolError(f"string of {value - 1} bytes is longer than {STRING_BYTES_MAX}")
+    return value, pos
 
 
 def read_uvarint(view: bytes | memoryview, pos: int) -> tuple[int, int]:
@@ -121,10 +130,12 @@ def put_records(buf: bytearray, splits: list[tuple[int, Any]] | None, records: A
     if not apart:
         size = len(records)
         apart = splits is not None and size > RECORDS_COPY_BYTES_MAX
-    if compact:
-        put_uvarint(buf, size + 1)
-    else:
+    if not compact:
         buf += _INT32.pack(size)
+    elif 126 < size < 0x3FFF:
+        buf += _TWO_BYTES.pack(size + 1 & 0x7F | 0x80, size + 1 >> 7)
+    else:
+        put_uvarint(buf, size + 1)
     if not apart:
         buf += records
     elif splits is None:
@@ -143,6 +154,8 @@ def bad_null(field: str) -> NoReturn:
 
 
 def bad_length(field: str, count: int) -> NoReturn:
+    if count < 0:
+        bad_null(field)
     raise ProtocolError(f"{field} claims {count} elements or bytes, more than the message holds")
 
 
