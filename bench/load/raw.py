@@ -139,6 +139,8 @@ class _Fetcher:
         self.topic, self.partition, self.fetch_bytes = topic, partition, fetch_bytes
         self.connection = connect(port)
         self.buffer = memoryview(bytearray(fetch_bytes + (2 << 20)))
+        #: The log end, once `walk` has found it.
+        self.end = 0
 
     def receive(self) -> int:
         """Fills the buffer with one reply frame and returns its length."""
@@ -165,6 +167,7 @@ class _Fetcher:
                 raise RuntimeError(f"Fetch answered with error code {error}")
             following = frames.next_offset(self.buffer[at + 4 : length])
             if following is None:
+                self.end = offset
                 return requests
             requests.append(request)
             offset = following
@@ -204,7 +207,7 @@ def end_to_end(port: int, topic: str, value_size: int, count: int) -> Work:
     consumer = _Fetcher(port, topic, 0, 1 << 20)
     consumer.walk()
     at = frames.fetch_records_position(topic)
-    offset = 1
+    offset = consumer.end
     samples = []
     for number in range(200 + count):
         if number == 200:
