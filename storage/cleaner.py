@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import pairwise
 
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
@@ -81,8 +82,7 @@ class LogToClean:
 
 def _closed(log: Log) -> list[tuple[Segment, int]]:
     """The closed segments with the base offset of the one after each."""
-    segments = list(log.segments)
-    return [(segment, following.base_offset) for segment, following in zip(segments, segments[1:])]
+    return [(segment, following.base_offset) for segment, following in pairwise(log.segments)]
 
 
 def examine(log: Log, last_clean_offset: int | None, now_ms: int) -> LogToClean:
