@@ -2,7 +2,10 @@
 
 The high watermark is the smallest log end among the in-sync replicas and never moves back under one leader. With
 `flush.messages=1` the leader counts as far as its log is flushed, and every acknowledgement, acks=1 included, waits for
-that: durable means flushed. The log asks for its flushes itself; `Replicas.flushed` hears when one is done.
+that: durable means flushed. The log asks for its flushes itself and tells when one is done.
+
+The log of a partition may be opened on first use only: `log` is then an empty slot until somebody reads it, so that a
+broker with thousands of partitions starts at once, and the hot path pays nothing for it.
 
 State changes come from the committed cluster image only, through `become_leader` and `become_follower`; a coordinator
 that lives on a partition listens to them.
@@ -42,6 +45,7 @@ class Partition:
     """One hosted replica."""
 
     __slots__ = (
+        "_open",
         "_replicas",
         "epoch_start_offset",
         "followers",
@@ -62,13 +66,16 @@ class Partition:
         "wake_scheduled",
     )
 
-    def __init__(self, replicas: Replicas, topic: str, index: int, topic_id: bytes, log: Log) -> None:
+    def __init__(
+        self, replicas: Replicas, topic: str, index: int, topic_id: bytes, log: Log | Callable[[], Log]
+    ) -> None:
         self._replicas = replicas
         self.topic = topic
         self.index = index
         self.name = f"{topic}-{index}"
         self.topic_id = topic_id
-        self.log = log
+        self.log: Log
+        self._open: Callable[[], Log] | None = None
         self.leader = NO_LEADER
         self.is_leader = False
         self.leader_epoch = -1
@@ -83,6 +90,26 @@ class Partition:
         self.offline = False
         self.waiters = Waiters()
         self.wake_scheduled = False
+        if callable(log):
+            self._open = log
+        else:
+            self.log = log
+            log.on_flushed = self._flushed
+
+    def __getattr__(self, name: str) -> Any:
+        """Only called for the empty slot `log`: opens it now. KafkaError when its directory is offline."""
+        if name != "log" or self._open is None:
+            raise AttributeError(name)
+        log = self._open()
+        self._open = None
+        self.log = log
+        log.on_flushed = self._flushed
+        if self.is_leader:
+            self._lead(log)
+        return log
+
+    def _flushed(self, log: Log) -> None:
+        self.advance()
 
     # -- leadership
 
@@ -103,16 +130,23 @@ class Partition:
         if starts:
             self.waiters.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             self.leader = me
-            self.is_leader = True
+            self.is_leader = not self.offline
             self.leader_epoch = epoch
-            self.epoch_start_offset = self.log.log_end_offset
             for follower in self.followers.values():
                 follower.log_end_offset = -1
-            self.log.epochs.assign(epoch, self.log.log_end_offset)
-        self.advance()
-        if starts:
+            if self._open is None and not self.offline:
+                self._lead(self.log)
+        elif self._open is None:
+            self.advance()
+        if starts and self.is_leader:
             for listener in tuple(self.listeners):
                 listener(self, epoch)
+
+    def _lead(self, log: Log) -> None:
+        """What a new leadership means to the log; at once, or when it is opened."""
+        self.epoch_start_offset = log.log_end_offset
+        log.epochs.assign(self.leader_epoch, log.log_end_offset)
+        self.advance()
 
     def become_follower(
         self,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pylogd.replication.partition import Partition
@@ -33,8 +33,9 @@ class Replicas:
     def get_by_id(self, topic_id: bytes, index: int) -> Partition | None:
         return self.by_id.get((topic_id, index))
 
-    def add(self, topic: str, index: int, topic_id: bytes, log: Log) -> Partition:
-        """Host a replica; it has no role until the cluster image gives it one."""
+    def add(self, topic: str, index: int, topic_id: bytes, log: Log | Callable[[], Log]) -> Partition:
+        """Host a replica; it has no role until the cluster image gives it one. A function instead of a log is called
+        on first use, so that a broker with thousands of partitions starts without opening them."""
         partition = Partition(self, topic, index, topic_id, log)
         self.by_name[(topic, index)] = partition
         self.by_id[(topic_id, index)] = partition
@@ -55,19 +56,12 @@ class Replicas:
     def __len__(self) -> int:
         return len(self.by_name)
 
-    def directory_failed(self, directory: str) -> list[Partition]:
-        """Take every replica in a failed log directory offline; the others go on."""
-        prefix = directory.rstrip("/") + "/"
-        failed = [partition for partition in self.by_name.values() if partition.log.directory.startswith(prefix)]
-        for partition in failed:
-            partition.go_offline()
-        return failed
-
-    def flushed(self, log: Log) -> None:
-        """A flush of this log is done: acknowledgements that waited for it can go."""
-        partition = self.by_name.get((log.topic, log.partition))
-        if partition is not None and partition.log is log:
-            partition.advance()
+    def directory_failed(self, lost: Iterable[tuple[str, int]]) -> None:
+        """Take the replicas of a failed log directory offline; the others go on."""
+        for key in lost:
+            partition = self.by_name.get(key)
+            if partition is not None:
+                partition.go_offline()
 
     def schedule_wake(self, partition: Partition) -> None:
         """Wake the partition's long polls once this turn is over: after the replies of the appends that caused it."""

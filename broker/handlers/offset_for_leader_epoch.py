@@ -1,0 +1,53 @@
+"""OffsetForLeaderEpoch (key 23): where an epoch ends in the leader's log, so that a reader learns what was truncated.
+
+2  current leader epoch, throttle time
+3  replica id, so that a consumer can be told from a follower
+4  flexible
+"""
+
+from __future__ import annotations
+
+from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.leaders import missing_partition_code
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.offset_for_leader_epoch import (
+    EpochEndOffset,
+    OffsetForLeaderEpochRequest,
+    OffsetForLeaderEpochResponse,
+    OffsetForLeaderTopicResult,
+)
+
+
+def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetForLeaderEpochResponse:
+    topics = []
+    for topic in request.topics:
+        answers = []
+        for asked in topic.partitions:
+            answer = EpochEndOffset(partition=asked.partition)
+            answers.append(answer)
+            partition = ctx.node.replicas.get(topic.topic, asked.partition)
+            try:
+                if partition is None:
+                    raise KafkaError(missing_partition_code(ctx.node, topic.topic, asked.partition))
+                log = partition.readable_log(asked.current_leader_epoch)
+                answer.leader_epoch, answer.end_offset = log.offset_for_epoch(asked.leader_epoch)
+            except KafkaError as refusal:
+                answer.error_code = int(refusal.code)
+        topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
+    return OffsetForLeaderEpochResponse(topics=topics)
+
+
+def error_response(
+    ctx: RequestContext, request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
+) -> OffsetForLeaderEpochResponse:
+    return OffsetForLeaderEpochResponse(
+        topics=[
+            OffsetForLeaderTopicResult(
+                topic=topic.topic,
+                partitions=[
+                    EpochEndOffset(partition=asked.partition, error_code=int(code)) for asked in topic.partitions
+                ],
+            )
+            for topic in request.topics
+        ]
+    )
