@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from support.broker import Pylogd
 from support.daemon import Daemon
 from support.jvm import ToolHost

@@ -19,7 +19,6 @@ from confluent_kafka.admin import (
 )
 from kafka.admin import NewPartitions as PyNewPartitions
 from kafka.admin import NewTopic as PyNewTopic
-
 from support.admin import TIMEOUT_S, Admin
 from support.clients import Confluent, Message
 from support.daemon import Daemon

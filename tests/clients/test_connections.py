@@ -11,7 +11,6 @@ from collections.abc import Callable
 import aiokafka
 import confluent_kafka
 import kafka
-
 from support.admin import Admin
 from support.clients import Client, Confluent, Message
 from support.daemon import Daemon

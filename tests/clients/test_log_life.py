@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-
 from support.admin import Admin
 from support.clients import Client, Confluent, Message
 from support.daemon import Daemon

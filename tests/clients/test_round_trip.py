@@ -1,4 +1,4 @@
-"""What goes in comes out: every codec, every acks, with and without idempotence, small and large, and the odd values."""
+"""What goes in comes out: every codec, every acks, with and without idempotence, small, large and odd values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import random
 import time
 
 import pytest
-
 from support.admin import Admin
 from support.clients import CREATE_TIME, LOG_APPEND_TIME, Client, Message
 from support.daemon import Daemon

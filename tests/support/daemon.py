@@ -78,7 +78,8 @@ class Daemon(ABC):
         """The command line of the broker process."""
 
     def prepare(self) -> None:
-        """What must happen before the first start, such as formatting."""
+        """What must happen before a start."""
+        self.write_properties()
 
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
@@ -173,8 +174,13 @@ class Daemon(ABC):
         code = self.process.poll()
         assert code is None, f"{self.name} died with {code}\n{self.log_tail()}"
 
+    # In the log, what its authors did not foresee; empty when nothing can be told from it.
+    unforeseen = ""
+
     def assert_log_clean(self) -> None:
-        """Nothing in the log that its authors did not foresee."""
+        text = self.log_text()
+        at = text.find(self.unforeseen) if self.unforeseen else -1
+        assert at < 0, f"an exception nobody handled:\n{text[max(0, at - 500) : at + 4000]}"
 
     # -- what it uses (Linux)
 

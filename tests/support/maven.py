@@ -81,7 +81,8 @@ def _with_ivy(java: str, ivy: Path, artifacts: tuple[Artifact, ...], folder: Pat
     module = folder / "ivy.xml"
     module.write_text(
         '<ivy-module version="2.0"><info organisation="pylogd.tests" module="classpath"/>'
-        f'<configurations><conf name="default"/></configurations><dependencies>{dependencies}</dependencies></ivy-module>'
+        '<configurations><conf name="default"/></configurations>'
+        f"<dependencies>{dependencies}</dependencies></ivy-module>"
     )
     settings = folder / "ivysettings.xml"
     settings.write_text(

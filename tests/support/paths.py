@@ -1,4 +1,4 @@
-"""Where the checkout and its cache are. The cache holds what set-up resolves (jars, compiled helpers) and is never committed."""
+"""Where the checkout and its cache are. The cache holds what set-up makes (jars, classes) and is never committed."""
 
 from __future__ import annotations
 

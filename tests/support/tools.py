@@ -85,7 +85,7 @@ def dump(tools: ToolHost, path: Path, *options: str, gaps: bool = False) -> str:
     """What DumpLogSegments prints of a file. What it finds wrong it says on stderr, which must be empty but for the
     first offset of a segment, which it always calls a gap after -1, and the gaps of a compacted log (`gaps`)."""
     result = tools.run(CLASSES["dump-log"], "--files", str(path), *options, timeout_s=120)
-    assert result.code == 0 and not result.timed_out, f"{path}: {result}"
+    assert (result.code, result.timed_out) == (0, False), f"{path}: {result}"
     lines = [line for line in result.stderr.splitlines() if line.strip()]
     if lines and lines[0].startswith("Non-consecutive offsets"):
         lines = [] if gaps else [line for line in lines[1:] if not line.startswith("  -1 is followed by")]

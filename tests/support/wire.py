@@ -1,4 +1,4 @@
-"""Kafka frames by hand: for tests that must not trust a client library, and for those that send what no library would."""
+"""Kafka frames by hand, for tests that trust no client library, and for what no library would send."""
 
 from __future__ import annotations
 
