@@ -1,4 +1,7 @@
-"""AddOffsetsToTxn (API key 25)."""
+"""A group's offsets partition joins a transaction.
+
+2 may answer PRODUCER_FENCED, 4 TRANSACTION_ABORTABLE.
+"""
 
 from __future__ import annotations
 

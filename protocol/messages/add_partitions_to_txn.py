@@ -1,4 +1,7 @@
-"""AddPartitionsToTxn (API key 24)."""
+"""Partitions join a transaction.
+
+Up to version 3 producers send it for one transaction; from 4 on brokers do, for several, to verify them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AddRaftVoter (API key 80)."""
+"""KRaft: add a voter to the quorum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AllocateProducerIds (API key 67)."""
+"""A broker takes a block of producer ids."""
 
 from __future__ import annotations
 

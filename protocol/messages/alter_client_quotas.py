@@ -1,7 +1,6 @@
-"""AlterClientQuotas (API key 49).
+"""Set or remove client quotas.
 
-Request and response differ in what they call EntryData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call EntryData: here the names are prefixed with Request and Response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""AlterConfigs (API key 33)."""
+"""Replace the whole dynamic configuration of resources."""
 
 from __future__ import annotations
 

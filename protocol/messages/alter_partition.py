@@ -1,7 +1,7 @@
-"""AlterPartition (API key 56).
+"""A partition leader proposes a new ISR to the controller.
 
-Request and response differ in what they call PartitionData and TopicData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call PartitionData and TopicData: here the names are prefixed with Request
+and Response.
 """
 
 from __future__ import annotations

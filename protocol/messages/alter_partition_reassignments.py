@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (API key 45)."""
+"""Start or cancel moving replicas of partitions."""
 
 from __future__ import annotations
 

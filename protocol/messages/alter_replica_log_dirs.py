@@ -1,4 +1,4 @@
-"""AlterReplicaLogDirs (API key 34)."""
+"""Move replicas between the log directories of one broker."""
 
 from __future__ import annotations
 

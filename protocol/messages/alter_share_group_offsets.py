@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (API key 91)."""
+"""Set the start offsets of an empty share group."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials (API key 51)."""
+"""Set or remove SCRAM credentials of users."""
 
 from __future__ import annotations
 

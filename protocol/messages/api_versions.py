@@ -1,4 +1,8 @@
-"""ApiVersions (API key 18)."""
+"""What this broker serves, and the cluster features.
+
+Answered even if the version is unknown: then in version 0 with UNSUPPORTED_VERSION and the supported range of this
+API. The response header never has tags. Before version 4 a feature whose minimum is 0 is left out (KAFKA-17011).
+"""
 
 from __future__ import annotations
 

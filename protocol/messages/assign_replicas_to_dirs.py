@@ -1,7 +1,7 @@
-"""AssignReplicasToDirs (API key 73).
+"""A broker tells the controller in which log directories its replicas are.
 
-Request and response differ in what they call DirectoryData, PartitionData and TopicData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call DirectoryData, PartitionData and TopicData: here the names are prefixed
+with Request and Response.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""BeginQuorumEpoch (API key 53).
+"""KRaft: a new leader makes itself known.
 
-Request and response differ in what they call PartitionData and TopicData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call PartitionData and TopicData: here the names are prefixed with Request
+and Response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""BrokerHeartbeat (API key 63)."""
+"""A broker is alive, wants to be unfenced, or to shut down."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BrokerRegistration (API key 62)."""
+"""A broker registers with the controller and gets its epoch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (API key 69)."""
+"""State and members of groups of the new consumer protocol."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ConsumerGroupHeartbeat (API key 68)."""
+"""The one request of the new consumer protocol: join, keep, change and leave (KIP-848).
+
+1: the member makes up its own id (KIP-1082).
+"""
 
 from __future__ import annotations
 

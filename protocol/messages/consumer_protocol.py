@@ -1,4 +1,7 @@
-"""Consumer protocol."""
+"""What consumers of a classic group put into the opaque metadata and assignment bytes of JoinGroup and SyncGroup.
+
+Both are preceded by their version as an int16.
+"""
 
 from __future__ import annotations
 

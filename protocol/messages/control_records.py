@@ -1,4 +1,8 @@
-"""Control records."""
+"""Keys and values of control records: transaction markers and what KRaft writes into its log and snapshots.
+
+A control record's key is a ControlRecordTypeSchema: its version, then the type of the record. Two structs are called
+Voter in Kafka; that of LeaderChangeMessage is LeaderChangeVoter here.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ControllerRegistration (API key 70)."""
+"""A controller registers with the active controller."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CreateAcls (API key 30)."""
+"""Add access control entries.
+
+3 adds user as a resource type.
+"""
 
 from __future__ import annotations
 

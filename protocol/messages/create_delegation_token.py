@@ -1,4 +1,4 @@
-"""CreateDelegationToken (API key 38)."""
+"""Create a delegation token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CreatePartitions (API key 37)."""
+"""Raise the number of partitions of topics.
+
+3 may answer THROTTLING_QUOTA_EXCEEDED.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""CreateTopics (API key 19)."""
+"""Create topics.
+
+4 allows -1 for the default partitions and replication factor (KIP-464); 6 may answer THROTTLING_QUOTA_EXCEEDED.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DeleteAcls (API key 31)."""
+"""Remove the access control entries that match filters.
+
+3 adds user as a resource type.
+"""
 
 from __future__ import annotations
 

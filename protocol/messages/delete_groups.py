@@ -1,4 +1,4 @@
-"""DeleteGroups (API key 42)."""
+"""Delete groups that have no members."""
 
 from __future__ import annotations
 

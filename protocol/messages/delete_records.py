@@ -1,4 +1,4 @@
-"""DeleteRecords (API key 21)."""
+"""Move the start of a log up to an offset; -1 is the high watermark."""
 
 from __future__ import annotations
 

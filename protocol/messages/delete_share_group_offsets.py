@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (API key 92)."""
+"""Forget the start offsets of a share group for some topics."""
 
 from __future__ import annotations
 

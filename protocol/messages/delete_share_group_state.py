@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (API key 86)."""
+"""The group coordinator deletes the state of share partitions."""
 
 from __future__ import annotations
 

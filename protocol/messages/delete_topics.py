@@ -1,4 +1,7 @@
-"""DeleteTopics (API key 20)."""
+"""Delete topics, from version 6 on also by id.
+
+3 may answer TOPIC_DELETION_DISABLED, 5 THROTTLING_QUOTA_EXCEEDED.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""DescribeAcls (API key 29)."""
+"""Access control entries that match a filter.
+
+3 adds user as a resource type.
+"""
 
 from __future__ import annotations
 

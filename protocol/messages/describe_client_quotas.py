@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (API key 48)."""
+"""Client quotas that match a filter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeCluster (API key 60)."""
+"""Brokers or controllers of the cluster, and what the client may do with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeConfigs (API key 32)."""
+"""The configuration of topics, brokers and other resources, with where each value comes from."""
 
 from __future__ import annotations
 

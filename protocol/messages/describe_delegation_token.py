@@ -1,4 +1,4 @@
-"""DescribeDelegationToken (API key 41)."""
+"""The delegation tokens of some owners."""
 
 from __future__ import annotations
 

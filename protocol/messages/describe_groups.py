@@ -1,4 +1,7 @@
-"""DescribeGroups (API key 15)."""
+"""State and members of classic groups.
+
+6 answers GROUP_ID_NOT_FOUND where older versions describe a dead group.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (API key 35)."""
+"""Log directories of a broker, and the size and lag of the replicas in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeProducers (API key 61)."""
+"""The producers active in partitions."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""DescribeQuorum (API key 55).
+"""KRaft: leader, voters and observers of the metadata quorum, and how far each has fetched.
 
-Request and response differ in what they call PartitionData and TopicData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call PartitionData and TopicData: here the names are prefixed with Request
+and Response.
 """
 
 from __future__ import annotations

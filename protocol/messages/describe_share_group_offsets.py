@@ -1,4 +1,4 @@
-"""DescribeShareGroupOffsets (API key 90)."""
+"""Start offsets and lag of share groups."""
 
 from __future__ import annotations
 

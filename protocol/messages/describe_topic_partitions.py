@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (API key 75)."""
+"""Partitions of topics, page by page."""
 
 from __future__ import annotations
 

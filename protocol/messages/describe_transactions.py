@@ -1,4 +1,4 @@
-"""DescribeTransactions (API key 65)."""
+"""State of transactional ids."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (API key 50)."""
+"""The SCRAM mechanisms and iterations of users; never their secrets."""
 
 from __future__ import annotations
 

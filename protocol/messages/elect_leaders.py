@@ -1,4 +1,4 @@
-"""ElectLeaders (API key 43)."""
+"""Elect preferred leaders; from version 1 on also unclean ones."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""EndQuorumEpoch (API key 54).
+"""KRaft: a leader resigns and names who should be elected next.
 
-Request and response differ in what they call PartitionData and TopicData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call PartitionData and TopicData: here the names are prefixed with Request
+and Response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""EndTxn (API key 26)."""
+"""Commit or abort a transaction.
+
+5: every transaction bumps the epoch, and the response tells the producer its new one (KIP-890).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Envelope (API key 58)."""
+"""A broker forwards a request to the controller, with the principal and address of the client."""
 
 from __future__ import annotations
 

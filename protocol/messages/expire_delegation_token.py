@@ -1,4 +1,4 @@
-"""ExpireDelegationToken (API key 40)."""
+"""Let a delegation token end at a given time, or at once."""
 
 from __future__ import annotations
 

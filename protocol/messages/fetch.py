@@ -1,4 +1,9 @@
-"""Fetch (API key 1)."""
+"""Consumers, followers and raft observers read records, in sessions that repeat only what changed.
+
+From 8 on a throttled answer comes first and the client waits; 10 may carry zstd. 13 names topics by id; 14 may answer
+OFFSET_MOVED_TO_TIERED_STORAGE. 15 moves the follower id into replica_state, 17 and 18 serve KRaft (directory id, high
+watermark).
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""FetchSnapshot (API key 59).
+"""KRaft: read a piece of a metadata snapshot.
 
-Request and response differ in what they call PartitionSnapshot and TopicSnapshot:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call PartitionSnapshot and TopicSnapshot: here the names are prefixed with
+Request and Response.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""FindCoordinator (API key 10)."""
+"""Which broker coordinates a group, a transactional id or a share partition.
+
+4 asks for several keys at once; 6 knows key type 2, share: "groupId:topicId:partition".
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""GetTelemetrySubscriptions (API key 71)."""
+"""Which client metrics to push, how often, and how."""
 
 from __future__ import annotations
 

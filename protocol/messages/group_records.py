@@ -1,4 +1,9 @@
-"""Group records."""
+"""Records of `__consumer_offsets`: state of classic, consumer, share and streams groups.
+
+A key or value is preceded by an int16: in a key it is the record type (`API_KEY`), in a value the version. A null
+value deletes the key. Types 0 and 1 are both offset commits: Kafka writes 1 and still reads 0.
+Structs that share a name in Kafka but differ are prefixed here: Consumer, Share or Streams, and Current or Target.
+"""
 
 from __future__ import annotations
 

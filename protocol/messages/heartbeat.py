@@ -1,4 +1,4 @@
-"""Heartbeat (API key 12)."""
+"""A member of a classic group is alive."""
 
 from __future__ import annotations
 

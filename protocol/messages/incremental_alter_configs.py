@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (API key 44)."""
+"""Set, delete, append to or subtract from single configuration keys."""
 
 from __future__ import annotations
 

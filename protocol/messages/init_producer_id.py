@@ -1,4 +1,7 @@
-"""InitProducerId (API key 22)."""
+"""Producer id and epoch for an idempotent or transactional producer.
+
+4 may answer PRODUCER_FENCED, 5 TRANSACTION_ABORTABLE; 6 (two-phase commit, KIP-939) is not settled.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (API key 83)."""
+"""The group coordinator starts the state of share partitions."""
 
 from __future__ import annotations
 

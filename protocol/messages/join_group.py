@@ -1,4 +1,8 @@
-"""JoinGroup (API key 11)."""
+"""A member of a classic group joins or rejoins.
+
+4: a new member is first answered MEMBER_ID_REQUIRED with its id, and must join again with it. 9: the leader may be
+told to skip its assignment (KIP-814).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LeaveGroup (API key 13)."""
+"""Members leave a classic group; from version 3 on several at once."""
 
 from __future__ import annotations
 

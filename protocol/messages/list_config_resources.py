@@ -1,4 +1,7 @@
-"""ListConfigResources (API key 74)."""
+"""The resources that have a configuration.
+
+Version 0 lists client metrics resources only.
+"""
 
 from __future__ import annotations
 

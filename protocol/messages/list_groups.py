@@ -1,4 +1,4 @@
-"""ListGroups (API key 16)."""
+"""The groups that this broker coordinates."""
 
 from __future__ import annotations
 

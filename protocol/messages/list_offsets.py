@@ -1,4 +1,9 @@
-"""ListOffsets (API key 2)."""
+"""Offsets by timestamp, and the special ones.
+
+Timestamps: -1 latest, -2 earliest; 7 adds -3 (record with the largest timestamp), 8 adds -4 (earliest local), 9 adds
+-5 (latest tiered), 11 adds -6 (earliest pending upload). 5 may answer OFFSET_NOT_AVAILABLE; 10 lets the broker wait
+for tiered storage up to timeout_ms.
+"""
 
 from __future__ import annotations
 

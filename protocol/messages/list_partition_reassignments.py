@@ -1,4 +1,4 @@
-"""ListPartitionReassignments (API key 46)."""
+"""The reassignments that are under way."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListTransactions (API key 66)."""
+"""The transactions that this broker coordinates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Metadata (API key 3)."""
+"""Brokers, topics, partitions and their leaders.
+
+In version 0 an empty list asks for all topics; later null does, and empty asks for none. 12 is the first version
+where a topic may be asked for by id (10 and 11 had the field, but brokers did not serve it).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Metadata records."""
+"""Records of the cluster metadata log, `__cluster_metadata`.
+
+Kafka removed ZooKeeper, but not the record of the migration away from it: logs of migrated clusters hold one.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""OffsetCommit (API key 8)."""
+"""A group commits its offsets.
+
+9 is the first version for the new consumer protocol: member epoch in the generation field, STALE_MEMBER_EPOCH and
+GROUP_ID_NOT_FOUND as answers (KIP-848). 10 names topics by id.
+"""
 
 from __future__ import annotations
 

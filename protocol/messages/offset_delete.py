@@ -1,4 +1,4 @@
-"""OffsetDelete (API key 47)."""
+"""Forget committed offsets of a group for topics it is not subscribed to."""
 
 from __future__ import annotations
 

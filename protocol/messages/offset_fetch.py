@@ -1,4 +1,8 @@
-"""OffsetFetch (API key 9)."""
+"""The committed offsets of groups.
+
+Null topics mean all. 7 may insist on stable offsets (UNSTABLE_OFFSET_COMMIT otherwise); 8 asks for several groups at
+once; 9 checks the member of the new consumer protocol; 10 names topics by id.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (API key 23)."""
+"""Where a leader epoch ends, so that consumers and followers notice a truncation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Principal."""
+"""The principal that a forwarded request carries in its envelope, preceded by its version as an int16."""
 
 from __future__ import annotations
 

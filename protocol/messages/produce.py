@@ -1,4 +1,8 @@
-"""Produce (API key 0)."""
+"""A producer appends record batches: one batch per partition.
+
+From 4 on the answer may be KAFKA_STORAGE_ERROR; 7 allows zstd; 11 may answer TRANSACTION_ABORTABLE. 12: under
+transaction version 2 a Produce also adds its partitions to the transaction (KIP-890). 13 names topics by id.
+"""
 
 from __future__ import annotations
 

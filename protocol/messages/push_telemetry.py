@@ -1,4 +1,4 @@
-"""PushTelemetry (API key 72)."""
+"""A client pushes its metrics."""
 
 from __future__ import annotations
 

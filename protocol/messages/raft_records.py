@@ -1,4 +1,4 @@
-"""Quorum state."""
+"""The content of a quorum's `quorum-state` file, which is the JSON form of this message with its `data_version`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ReadShareGroupState (API key 84)."""
+"""A share partition leader reads its state from the share coordinator."""
 
 from __future__ import annotations
 

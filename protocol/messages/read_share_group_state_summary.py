@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (API key 87)."""
+"""The state of share partitions without its batches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Remote log metadata."""
+"""Records of `__remote_log_metadata`, the catalogue of tiered segments."""
 
 from __future__ import annotations
 

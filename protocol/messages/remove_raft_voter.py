@@ -1,4 +1,4 @@
-"""RemoveRaftVoter (API key 81)."""
+"""KRaft: remove a voter from the quorum."""
 
 from __future__ import annotations
 

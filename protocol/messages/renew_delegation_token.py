@@ -1,4 +1,4 @@
-"""RenewDelegationToken (API key 39)."""
+"""Prolong a delegation token."""
 
 from __future__ import annotations
 

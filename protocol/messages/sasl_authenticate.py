@@ -1,4 +1,4 @@
-"""SaslAuthenticate (API key 36)."""
+"""One step of a SASL exchange."""
 
 from __future__ import annotations
 

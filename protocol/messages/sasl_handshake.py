@@ -1,4 +1,4 @@
-"""SaslHandshake (API key 17)."""
+"""Choose the SASL mechanism. Version 1: the tokens then travel in SaslAuthenticate, not raw."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareAcknowledge (API key 79)."""
+"""A member of a share group acknowledges records without fetching more.
+
+2: renewing (KIP-1222). Version 0 was early access and is gone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""ShareFetch (API key 78)."""
+"""A member of a share group acquires records and acknowledges earlier ones.
+
+2: acquire mode and renewing (KIP-1206, KIP-1222). Version 0 was early access and is gone.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (API key 77)."""
+"""State and members of share groups. Version 0 was early access and is gone."""
 
 from __future__ import annotations
 

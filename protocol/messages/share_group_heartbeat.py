@@ -1,4 +1,4 @@
-"""ShareGroupHeartbeat (API key 76)."""
+"""A member of a share group joins, stays or leaves (KIP-932). Version 0 was early access and is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Share state."""
+"""Records of `__share_group_state`, framed like those of `__consumer_offsets`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Producer snapshot."""
+"""The `.snapshot` files of producer state: an int16 version, then this message.
+
+`crc` is the CRC-32C of everything behind it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (API key 89)."""
+"""Topology, state and members of streams groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (API key 88)."""
+"""The one request of the streams protocol: topology, tasks and membership (KIP-1071)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SyncGroup (API key 14)."""
+"""The leader hands in the assignment of a classic group, everybody receives theirs.
+
+5: the broker refuses a protocol type or name other than its own (KIP-559).
+"""
 
 from __future__ import annotations
 

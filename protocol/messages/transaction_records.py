@@ -1,4 +1,4 @@
-"""Transaction log."""
+"""Records of `__transaction_state`, framed like those of `__consumer_offsets`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""TxnOffsetCommit (API key 28)."""
+"""Offsets committed as part of a transaction.
+
+5: under transaction version 2 it also adds the offsets partition to the transaction (KIP-890).
+"""
 
 from __future__ import annotations
 

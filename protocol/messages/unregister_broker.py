@@ -1,4 +1,4 @@
-"""UnregisterBroker (API key 64)."""
+"""Remove the registration of a broker that is gone."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""UpdateFeatures (API key 57)."""
+"""Change finalized feature levels.
+
+2: the response has no result per feature, only one for all.
+"""
 
 from __future__ import annotations
 

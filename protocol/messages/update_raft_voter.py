@@ -1,4 +1,4 @@
-"""UpdateRaftVoter (API key 82)."""
+"""KRaft: a voter tells the leader its endpoints and its kraft.version range."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Vote (API key 52).
+"""KRaft: a candidate asks for a vote, or first whether it would get one.
 
-Request and response differ in what they call PartitionData and TopicData:
-here the names are prefixed with Request and Response.
+Request and response differ in what they call PartitionData and TopicData: here the names are prefixed with Request
+and Response.
 """
 
 from __future__ import annotations

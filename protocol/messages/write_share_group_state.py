@@ -1,4 +1,4 @@
-"""WriteShareGroupState (API key 85)."""
+"""A share partition leader writes its state to the share coordinator."""
 
 from __future__ import annotations
 

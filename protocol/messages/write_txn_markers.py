@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (API key 27)."""
+"""The transaction coordinator tells partition leaders to write commit or abort markers."""
 
 from __future__ import annotations
 

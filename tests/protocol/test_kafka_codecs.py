@@ -12,11 +12,12 @@ from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ErrorCode, ProtocolError
 from support.jvm import compiled, tool_command
 from support.messages import all_versions, random_message
+from support.scale import scaled
 from support.schemas import kafka_classes
 
 pytestmark = pytest.mark.jvm
 
-SAMPLES = 4
+SAMPLES = scaled(test=4, soak=100)
 
 
 def echo(lines: list[str]) -> list[str]:

@@ -16,6 +16,7 @@ from pylogd.protocol.api import APIS
 from pylogd.protocol.codec import encode
 from pylogd.protocol.messages.api_versions import ApiVersionsResponse
 from support.messages import random_message
+from support.scale import scaled
 
 
 def kafka_python_classes() -> dict[str, Any]:
@@ -40,7 +41,7 @@ def test_most_client_apis_are_compared() -> None:
 
 
 @pytest.mark.parametrize("name", COMMON)
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=scaled(test=12, soak=500), deadline=None, suppress_health_check=list(HealthCheck))
 @given(rng=st.randoms(use_true_random=False), data=st.data())
 def test_kafka_python_agrees(name: str, rng: Random, data: st.DataObject) -> None:
     ours, theirs = OURS[name], THEIRS[name]

@@ -11,8 +11,9 @@ from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.schema import Message
 from support.messages import all_messages, all_versions, random_message
+from support.scale import scaled
 
-RELAXED = settings(max_examples=10, deadline=None, suppress_health_check=list(HealthCheck))
+RELAXED = settings(max_examples=scaled(test=10, soak=1000), deadline=None, suppress_health_check=list(HealthCheck))
 
 
 @pytest.mark.parametrize("cls", all_messages(), ids=lambda cls: cls.__name__)
@@ -53,7 +54,7 @@ def test_flipped_bytes_decode_or_are_refused() -> None:
     refused = 0
     for cls, version in all_versions():
         encoded = bytearray(encode(random_message(rng, cls, version), version))
-        for _ in range(min(40, len(encoded))):
+        for _ in range(min(scaled(test=40, soak=2000), len(encoded) * 10)):
             damaged = bytearray(encoded)
             for _ in range(1 + rng.randrange(3)):
                 damaged[rng.randrange(len(damaged))] = (0, 1, 0x7F, 0x80, 0xFF, rng.randrange(256))[rng.randrange(6)]
