@@ -121,9 +121,14 @@ SYNONYMS: Final[dict[str, tuple[tuple[str, int], ...]]] = {
 }
 
 
+#: Broker settings of ours that logs read beside their topic's configs.
+BROKER_WIDE: Final = ("pylogd.record.validation",)
+
+
 def defaults(broker: BrokerConfig) -> dict[str, Any]:
-    """What a topic without overrides gets from this broker, for every key."""
+    """What a topic without overrides gets from this broker, for every key and for `BROKER_WIDE`."""
     values = {name: key.default for name, key in TOPIC_KEYS.items()}
+    values.update({name: broker[name] for name in BROKER_WIDE})
     for name, synonyms in SYNONYMS.items():
         for synonym, factor in synonyms:
             value = broker[synonym]

@@ -43,7 +43,7 @@ def test_precedence(
 
 def test_every_key_resolves() -> None:
     values = topic.resolve({}, BrokerConfig({"node.id": "1"}))
-    assert values.keys() == topic.TOPIC_KEYS.keys()
+    assert values.keys() == {*topic.TOPIC_KEYS, *topic.BROKER_WIDE}
 
 
 @pytest.mark.parametrize(
