@@ -12,7 +12,6 @@ from collections.abc import Callable
 
 import confluent_kafka
 import pytest
-
 from support.admin import Admin
 from support.clients import Confluent
 from support.daemon import Daemon
@@ -36,6 +35,7 @@ class Writer:
         self._producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
+                "log_level": 0,
                 "enable.idempotence": True,
                 "compression.type": codec,
                 "linger.ms": 1,

@@ -18,7 +18,7 @@ TIMEOUT_S = 30
 
 class Admin:
     def __init__(self, bootstrap: str) -> None:
-        self.client = AdminClient({"bootstrap.servers": bootstrap})
+        self.client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
     def create(self, topic: str, partitions: int = 1, **config: object) -> str:
         """Config names with underscores for dots: segment_bytes=1024."""

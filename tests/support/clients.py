@@ -250,6 +250,7 @@ class Confluent(Client):
         producer = confluent_kafka.Producer(
             {
                 "bootstrap.servers": bootstrap,
+                "log_level": 0,
                 "acks": acks,
                 "compression.type": codec,
                 "enable.idempotence": idempotence,
@@ -288,6 +289,7 @@ class Confluent(Client):
         return confluent_kafka.Consumer(
             {
                 "bootstrap.servers": bootstrap,
+                "log_level": 0,
                 "group.id": "assigned by hand",
                 "enable.auto.commit": False,
                 "enable.auto.offset.store": False,
