@@ -160,6 +160,14 @@ def swap_in(log: Log, group: CleanedGroup) -> None:
     log.replace_segments([new], old)
 
 
+def sweep(files: FileSystem, directory: str) -> None:
+    """Removes what an earlier job left unfinished. No `.cleaned` file of another segment may lie around during a swap:
+    after a crash in the middle of it, loading would take that file for a sign that the swap had not been decided."""
+    for name in files.listdir(directory):
+        if name.endswith(CLEANED_SUFFIX):
+            files.unlink(f"{directory}/{name}")
+
+
 class LogCleaner:
     """The cleaner of all logs of a broker. `logs` gives the open ones, whatever their policy."""
 
@@ -270,6 +278,7 @@ class LogCleaner:
 
         self.in_progress.add(partition)
         try:
+            await self._workers.offload(sweep, self._files, log.directory)
             finished = await compactor.run(job, swap)
         except CompactionFailed as error:
             if log.generation == generation and not self._closing:
@@ -287,6 +296,8 @@ class LogCleaner:
             self.in_progress.discard(partition)
         if not finished:
             logger.info("%s changed while it was compacted; the rest of this round is dropped", log.name)
+            if not log.closed:
+                await self._workers.offload(sweep, self._files, log.directory)
             return False
         if last is not None:
             stats = last.stats

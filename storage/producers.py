@@ -227,7 +227,7 @@ class ProducerStates:
         """A batch is in the log at its header's offsets. The transaction it ended, if any: pass it to `complete` after
         the abort is in the transaction index."""
         producer_id = header.producer_id
-        if producer_id < 0 or (header.is_control and marker is None):
+        if producer_id < 0:
             return None
         end = header.base_offset + header.last_offset_delta + 1
         if end > self.map_end_offset:
@@ -245,6 +245,10 @@ class ProducerStates:
             if first_offset is None:
                 return None
             return CompletedTxn(producer_id, first_offset, header.base_offset, not marker.commit)
+        if header.attributes & batch.CONTROL_FLAG:
+            # Compaction emptied this marker and kept it for its epoch, which fences older instances of the producer.
+            entry.last_timestamp = header.max_timestamp
+            return None
         delta = header.last_offset_delta
         base_sequence = header.base_sequence
         batches = entry.batches

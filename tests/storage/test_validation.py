@@ -271,7 +271,7 @@ def test_batches_with_offsets_from_a_leader() -> None:
     with pytest.raises(KafkaError) as caught:
         validate_given(data, leader_epoch=1, origin=Origin.RAFT_LEADER)
     assert caught.value.code == ErrorCode.INVALID_RECORD
+    small = replace(PLAIN, max_message_bytes=10)
     with pytest.raises(KafkaError) as caught:
-        small = replace(PLAIN, max_message_bytes=10)
         validate_given(data, leader_epoch=1, origin=Origin.RAFT_LEADER, config=small)
     assert caught.value.code == ErrorCode.MESSAGE_TOO_LARGE
