@@ -45,12 +45,14 @@ class Heartbeats:
         #: (broker id, epoch) -> monotonic time of the last heartbeat of that epoch
         self._contacts: dict[tuple[int, int], int] = {}
 
-    def activate(self, image: ClusterImage, now_ms: int) -> None:
+    def activate(self, image: ClusterImage, now_ms: int, gone: int | None = None) -> None:
+        """Starts with every unfenced broker just seen, except `gone`: the broker that shares this process and its locked
+        directories is not running from before, and must not wait for its own old session to run out."""
         self._brokers.clear()
         self._contacts.clear()
         for broker in image.brokers.values():
             self.register(broker.id, broker.fenced)
-            if not broker.fenced:
+            if not broker.fenced and broker.id != gone:
                 self._contacts[(broker.id, broker.epoch)] = now_ms
 
     def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:

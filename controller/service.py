@@ -107,6 +107,7 @@ class Controller:
         rng: Random,
         new_uuid: Callable[[], bytes],
         timings: Timings | None = None,
+        local_broker: bool = False,
     ) -> None:
         self.driver = driver
         self.endpoints = endpoints
@@ -114,6 +115,7 @@ class Controller:
         self._clock = clock
         self._loop = loop
         self._timings = timings or Timings()
+        self._local_broker = local_broker
         heartbeats = Heartbeats(self._timings.session_timeout_ms)
         self.state = ControllerState(ClusterImage(), heartbeats, settings, rules, rng, new_uuid)
         self.active = False
@@ -156,7 +158,8 @@ class Controller:
         driver.lead()
         state.kraft_version = driver.kraft_version
         state.voters = driver.voter_ids
-        state.heartbeats.activate(state.image, self._clock.monotonic_ms())
+        gone = driver.node_id if self._local_broker else None
+        state.heartbeats.activate(state.image, self._clock.monotonic_ms(), gone)
         if state.image.metadata_version > versions.METADATA_LATEST:
             raise ValueError(
                 f"the metadata log is at metadata.version {state.image.metadata_version}; this version of pylogd "

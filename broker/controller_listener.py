@@ -1,0 +1,45 @@
+"""The APIs of a controller listener (`CONTROLLER://...`): the controller's own table behind the ordinary dispatch."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.handlers import Handler
+from pylogd.controller.errors import error_response as controller_error
+from pylogd.controller.service import SERVED, ControllerContext
+from pylogd.protocol.api import ApiKey
+from pylogd.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylogd.broker.dispatch import RequestContext
+
+
+def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
+    """Requests that come in here are the client's own, not forwarded by a broker."""
+    context = ControllerContext(ctx.client_id, forwarded=False, listener=ctx.connection.listener_name)
+    answer: Awaitable[Any] = ctx.node.controller.handle(request, ctx.version, context)
+    return answer
+
+
+def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
+    return controller_error(request, code, message)
+
+
+class ControllerHandler(Handler):
+    """A row of the table whose module is this one."""
+
+    def load(self) -> ModuleType:
+        from pylogd.broker import controller_listener
+
+        return controller_listener
+
+
+def supported() -> dict[ApiKey, Handler]:
+    """What a controller listener serves and ApiVersions advertises there."""
+    table: dict[ApiKey, Handler] = {
+        key: ControllerHandler("controller_listener", first, last) for key, (first, last) in SERVED.items()
+    }
+    table[ApiKey.API_VERSIONS] = Handler("api_versions", 0, 4)
+    return table

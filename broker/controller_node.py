@@ -1,0 +1,112 @@
+"""Puts a controller together from a node's configuration."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from random import Random
+
+from pylogd.broker.config_rules import ConfigRules
+from pylogd.config.broker import BrokerConfig
+from pylogd.controller.bootstrap import read_bootstrap
+from pylogd.controller.driver import SingleVoterDriver
+from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.registrations import Endpoint
+from pylogd.controller.service import Controller, Timings
+from pylogd.controller.state import Settings
+from pylogd.runtime.clock import Clock
+from pylogd.runtime.files import FileSystem
+from pylogd.runtime.workers import Workers
+
+SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
+
+
+def controller_endpoints(config: BrokerConfig, default_host: str) -> list[Endpoint]:
+    """How others reach this controller; a listener on every interface is advertised under `default_host`."""
+    protocols = config.security_protocols
+    return [
+        Endpoint(e.name, e.host or default_host, e.port, SECURITY_PROTOCOLS[protocols[e.name]])
+        for e in config.advertised_controller_listeners
+    ]
+
+
+def broker_endpoints(config: BrokerConfig, default_host: str, ports: dict[str, int] | None = None) -> list[Endpoint]:
+    """How clients reach this broker: what is advertised, or else where it listens. `ports` tells the real port of
+    listeners that asked for any."""
+    protocols = config.security_protocols
+    known = config.advertised_listeners
+    found = []
+    for e in known if known is not None else config.broker_listeners:
+        port = e.port or (ports or {}).get(e.name, 0)
+        host = default_host if e.host in ("", "0.0.0.0", "::") else e.host
+        found.append(Endpoint(e.name, host, port, SECURITY_PROTOCOLS[protocols[e.name]]))
+    return found
+
+
+def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
+    internal = config.get("internal.metadata.log.segment.bytes")
+    return MetadataLogConfig(
+        segment_bytes=internal or config["metadata.log.segment.bytes"],
+        segment_ms=config["metadata.log.segment.ms"],
+        max_retention_bytes=config["metadata.max.retention.bytes"],
+        max_retention_ms=config["metadata.max.retention.ms"],
+        snapshot_interval_bytes=config["metadata.log.max.record.bytes.between.snapshots"],
+        snapshot_interval_ms=config["metadata.log.max.snapshot.interval.ms"],
+    )
+
+
+def build_controller(
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    directory_id: bytes,
+    endpoints: list[Endpoint],
+    files: FileSystem,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+    workers: Workers,
+    rng: Random,
+    new_uuid: Callable[[], bytes],
+    on_failure: Callable[[BaseException], None],
+) -> Controller:
+    """The controller of this node on its metadata directory, which must be formatted. `await controller.start()` makes
+    it active; `on_failure` is told when its disk failed and it cannot go on."""
+    root = config.metadata_log_dir
+    environment = MetadataEnvironment(files, clock, loop, workers, on_failure)
+    driver = SingleVoterDriver(
+        MetadataLog(environment, root, metadata_log_config(config)),
+        node_id=config.node_id,
+        directory_id=directory_id,
+        endpoints=endpoints,
+        clock=clock,
+        loop=loop,
+        workers=workers,
+        on_failure=on_failure,
+    )
+    settings = Settings(
+        config.node_id,
+        cluster_id,
+        num_partitions=config["num.partitions"],
+        replication_factor=config["default.replication.factor"],
+        delete_topic_enable=config["delete.topic.enable"],
+        static_min_insync_replicas=config["min.insync.replicas"],
+    )
+    balance = config["leader.imbalance.check.interval.seconds"] if config["auto.leader.rebalance.enable"] else 0
+    timings = Timings(
+        idle_interval_ms=config["metadata.max.idle.interval.ms"],
+        session_timeout_ms=config["broker.session.timeout.ms"],
+        balance_interval_ms=balance * 1000 or None,
+    )
+    return Controller(
+        driver,
+        settings,
+        ConfigRules(config),
+        bootstrap=read_bootstrap(files, root),
+        endpoints=endpoints,
+        clock=clock,
+        loop=loop,
+        rng=rng,
+        new_uuid=new_uuid,
+        timings=timings,
+        local_broker=config.is_broker,
+    )

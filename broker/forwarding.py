@@ -1,0 +1,25 @@
+"""Handlers of APIs that only the controller can answer: the request goes there and its answer comes back.
+
+A handler module of such an API opens with its versions and takes `handle` and `error_response` from here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from typing import TYPE_CHECKING, Any
+
+from pylogd.controller import errors
+from pylogd.protocol.api import ApiKey
+from pylogd.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylogd.broker.dispatch import RequestContext
+
+
+def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
+    answer: Awaitable[Any] = ctx.node.channel.forward(ctx, ApiKey(request.API_KEY), ctx.version, request)
+    return answer
+
+
+def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
+    return errors.error_response(request, code, message)

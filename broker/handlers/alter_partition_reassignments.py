@@ -1,0 +1,10 @@
+"""AlterPartitionReassignments: moves replicas, or cancels a move, by the controller.
+
+Versions: 1 can forbid a change of the replication factor.
+"""
+
+from __future__ import annotations
+
+from pylogd.broker.forwarding import error_response, handle
+
+__all__ = ["error_response", "handle"]

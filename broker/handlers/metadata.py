@@ -1,0 +1,125 @@
+"""Metadata: brokers, topics, partitions and their leaders.
+
+Versions: 1 added controller id, racks, internal topics, and null for all topics (an empty list is none; in 0 it is all);
+2 cluster id; 3 throttle time; 4 the client may forbid auto-creation; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader
+epochs; 8 authorized operations; 9 flexible; 10 topic ids in responses; 11 no cluster operations any more; 12 topics by
+id; 13 a top-level error code, with which a broker can ask a client to bootstrap again.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.endpoints import broker_address
+from pylogd.broker.topic_view import INTERNAL_TOPICS, ListenerView, metadata_partitions, missing_topic_code
+from pylogd.controller.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from pylogd.protocol.uuids import ZERO
+
+if TYPE_CHECKING:
+    from pylogd.broker.dispatch import RequestContext
+
+
+def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
+    version = ctx.version
+    node = ctx.node
+    image = node.image
+    everything = request.topics is None or (version == 0 and not request.topics)
+    if not everything and 10 <= version < 12:
+        _check_topics(request.topics, version)
+
+    response = MetadataResponse(cluster_id=node.cluster_id)
+    alive = []
+    for broker in image.brokers.values():
+        if broker.fenced:
+            continue
+        alive.append(broker.id)
+        address = broker_address(ctx, broker)
+        if address is not None:
+            host, port = address
+            response.brokers.append(MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack))
+    # Clients send admin requests to "the controller": any broker will do, each passes them on.
+    response.controller_id = node.broker_id if node.broker_id in alive else alive[0] if alive else -1
+
+    view = ListenerView(image, ctx.connection.listener_name)
+    response.topics = _topics(ctx, request, view, everything)
+    if version >= 8:
+        if version <= 10 and request.include_cluster_authorized_operations:
+            response.cluster_authorized_operations = CLUSTER_OPERATIONS
+        if request.include_topic_authorized_operations:
+            for topic in response.topics:
+                if topic.error_code != ErrorCode.UNKNOWN_TOPIC_ID:
+                    topic.topic_authorized_operations = TOPIC_OPERATIONS
+    return response
+
+
+def _check_topics(topics: list[Any], version: int) -> None:
+    for topic in topics:
+        if topic.name is None:
+            raise KafkaError(ErrorCode.INVALID_REQUEST, f"Topic name can not be null for version {version}")
+        if topic.topic_id != ZERO:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, f"Topic IDs are not supported in requests for version {version}"
+            )
+
+
+def _topics(ctx: RequestContext, request: MetadataRequest, view: ListenerView, everything: bool) -> list[Any]:
+    image, version = ctx.node.image, ctx.version
+    found = []
+    if everything:
+        names = list(image.topics)
+    else:
+        ids = dict.fromkeys(bytes(topic.topic_id) for topic in request.topics if topic.topic_id != ZERO)
+        names = []
+        for topic_id in ids:
+            known = image.topic_by_id(topic_id)
+            if known is None:
+                found.append(_missing(ErrorCode.UNKNOWN_TOPIC_ID, None, topic_id))
+            else:
+                names.append(known.name)
+        if not ids:
+            names = list(dict.fromkeys(topic.name for topic in request.topics))
+    missing = []
+    for name in names:
+        topic = image.topics.get(name)
+        if topic is None or not topic.partitions:
+            missing.append(name)
+            continue
+        found.append(
+            MetadataResponseTopic(
+                name=name,
+                topic_id=topic.id,
+                is_internal=name in INTERNAL_TOPICS,
+                partitions=metadata_partitions(view, topic.partitions, version, MetadataResponsePartition),
+            )
+        )
+    if missing and not everything:
+        creatable = []
+        for name in missing:
+            code = missing_topic_code(name)
+            found.append(_missing(code, name, ZERO))
+            if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+                creatable.append(name)
+        if creatable and request.allow_auto_topic_creation and ctx.node.config["auto.create.topics.enable"]:
+            ctx.node.topic_creation.create(creatable, ctx.client_id)
+    return found
+
+
+def _missing(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
+    return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)
+
+
+def error_response(ctx: RequestContext, request: MetadataRequest, code: ErrorCode, message: str | None) -> Any:
+    """Before version 13 there is no error code for the whole: every topic asked for carries it."""
+    topics = [
+        MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
+        for topic in request.topics or ()
+    ]
+    return MetadataResponse(topics=topics, error_code=int(code) if ctx.version >= 13 else 0)

@@ -1,0 +1,11 @@
+"""UpdateFeatures: raising or lowering the finalized level of features, by the controller.
+
+Versions: 1 replaces "allow downgrade" by the upgrade type and adds validate-only; 2 answers for the whole request, not
+feature by feature.
+"""
+
+from __future__ import annotations
+
+from pylogd.broker.forwarding import error_response, handle
+
+__all__ = ["error_response", "handle"]

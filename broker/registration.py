@@ -1,0 +1,220 @@
+"""The broker's standing with the controller: registration, heartbeats, unfencing, controlled shutdown.
+
+A broker registers with an incarnation id of its own and gets an epoch. It is fenced until its heartbeats say that it has
+replayed the metadata up to its registration and wants in. Heartbeats keep the session; when the epoch is refused the
+broker registers anew. To leave in good order it asks to shut down, and goes on until the controller has moved its
+leaderships and lets it go.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from pylogd.controller import versions
+from pylogd.controller.registrations import Endpoint
+from pylogd.protocol.errors import ErrorCode, KafkaError
+
+logger = logging.getLogger(__name__)
+
+REGISTRATION_RETRY_SECONDS = 0.1
+REGISTRATION_RETRY_SECONDS_MAX = 2.0
+SHUTDOWN_RETRY_SECONDS = 0.005
+
+_FATAL = frozenset(
+    {
+        ErrorCode.INCONSISTENT_CLUSTER_ID,
+        ErrorCode.INVALID_REGISTRATION,
+        ErrorCode.UNSUPPORTED_VERSION,
+        ErrorCode.CLUSTER_AUTHORIZATION_FAILED,
+    }
+)
+_REGISTER_ANEW = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED})
+
+
+async def register_controller(
+    channel: Any, controller_id: int, incarnation_id: bytes, endpoints: Sequence[Endpoint]
+) -> None:
+    """Puts a controller's endpoints and features into the metadata. Clusters before 3.7-IV0 have no place for them."""
+    from pylogd.protocol.messages import controller_registration as m
+
+    request = m.ControllerRegistrationRequest(
+        controller_id=controller_id,
+        incarnation_id=incarnation_id,
+        listeners=[
+            m.Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol) for e in endpoints
+        ],
+        features=[
+            m.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+        ],
+    )
+    response = await channel.send(request)
+    if response.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+        raise KafkaError(ErrorCode(response.error_code), response.error_message)
+
+
+class BrokerLifecycle:
+    """This broker's registration. `node` gives config, loop, channel, publisher, logs and the broker and cluster id."""
+
+    def __init__(
+        self, node: Any, *, incarnation_id: bytes, endpoints: Sequence[Endpoint], previous_epoch: int = -1
+    ) -> None:
+        self._node = node
+        self._incarnation_id = incarnation_id
+        self._endpoints = list(endpoints)
+        self._previous_epoch = previous_epoch
+        self.epoch = -1
+        self.fenced = True
+        self._ready = False
+        self._stopping = False
+        self._offline_directories: list[bytes] = []
+        self._wake: asyncio.Event = asyncio.Event()
+        self._unfenced: asyncio.Future[None] = node.loop.create_future()
+        self._released: asyncio.Future[None] = node.loop.create_future()
+        self._task: asyncio.Task[None] | None = None
+
+    # -- joining -----------------------------------------------------------------------------------------------------
+
+    async def register(self) -> int:
+        """Registers, as often as it takes; returns the epoch. KafkaError when trying again cannot help."""
+        delay = REGISTRATION_RETRY_SECONDS
+        waited = 0.0
+        limit = self._node.config["initial.broker.registration.timeout.ms"] / 1000
+        while True:
+            response = await self._node.channel.send(self._registration())
+            code = ErrorCode(response.error_code)
+            if code is ErrorCode.NONE:
+                self.epoch = response.broker_epoch
+                logger.info("broker %d is registered with epoch %d", self._node.broker_id, self.epoch)
+                return self.epoch
+            if code in _FATAL or waited >= limit:
+                raise KafkaError(code, f"broker {self._node.broker_id} cannot register: {code.name} ({code.message})")
+            logger.warning("broker %d cannot register yet: %s", self._node.broker_id, code.name)
+            await asyncio.sleep(delay)
+            waited += delay
+            delay = min(delay * 2, REGISTRATION_RETRY_SECONDS_MAX)
+
+    def _registration(self) -> Any:
+        from pylogd.protocol.messages import broker_registration as m
+
+        node = self._node
+        return m.BrokerRegistrationRequest(
+            broker_id=node.broker_id,
+            cluster_id=node.cluster_id,
+            incarnation_id=self._incarnation_id,
+            listeners=[
+                m.Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
+                for e in self._endpoints
+            ],
+            features=[
+                m.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+            ],
+            rack=node.config["broker.rack"],
+            log_dirs=sorted(d.id for d in node.logs.directories if d.online and d.id is not None),
+            previous_broker_epoch=self._previous_epoch,
+        )
+
+    async def unfence(self) -> None:
+        """Says that this broker is ready, keeps saying it is alive from now on, and returns when it is unfenced."""
+        self._ready = True
+        if self._task is None:
+            self._task = self._node.loop.create_task(self._run())
+        self._wake.set()
+        await self._unfenced
+
+    def directory_failed(self, directory_id: bytes) -> None:
+        """Reports a failed log directory without waiting for the next heartbeat."""
+        if directory_id not in self._offline_directories:
+            self._offline_directories.append(directory_id)
+            self._wake.set()
+
+    def config_changed(self) -> None:
+        """Cordoned directories travel with heartbeats: send one now."""
+        self._wake.set()
+
+    # -- heartbeats --------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            interval = self._node.config["broker.heartbeat.interval.ms"] / 1000
+            try:
+                again = await self._heartbeat()
+            except KafkaError as error:
+                logger.error("heartbeat failed: %s", error)
+                again = False
+            if self._released.done():
+                return
+            if again:
+                continue
+            try:
+                await asyncio.wait_for(self._wake.wait(), interval)
+            except TimeoutError:
+                continue
+
+    async def _heartbeat(self) -> bool:
+        """One heartbeat; True when the next should follow at once."""
+        from pylogd.protocol.messages import broker_heartbeat as m
+
+        node = self._node
+        ids = {directory.path: directory.id for directory in node.logs.directories}
+        cordoned = [ids[path] for path in node.config.cordoned_log_dirs if ids.get(path) is not None]
+        request = m.BrokerHeartbeatRequest(
+            broker_id=node.broker_id,
+            broker_epoch=self.epoch,
+            current_metadata_offset=node.publisher.offset,
+            want_fence=not self._ready,
+            want_shut_down=self._stopping,
+            offline_log_dirs=list(self._offline_directories),
+            cordoned_log_dirs=cordoned,
+        )
+        response = await node.channel.send(request)
+        code = ErrorCode(response.error_code)
+        if code in _REGISTER_ANEW:
+            logger.warning("the controller does not know broker epoch %d (%s): registering anew", self.epoch, code.name)
+            await self.register()
+            await node.publisher.reached(self.epoch)
+            return True
+        if code is not ErrorCode.NONE:
+            logger.warning("heartbeat refused: %s", code.name)
+            return False
+        was_fenced, self.fenced = self.fenced, response.is_fenced
+        if not self.fenced and not self._unfenced.done():
+            self._unfenced.set_result(None)
+        if response.should_shut_down:
+            if not self._released.done():
+                self._released.set_result(None)
+            return False
+        if self.fenced and not was_fenced and not self._stopping:
+            logger.warning("broker %d was fenced by the controller", node.broker_id)
+        if self._stopping:
+            # Leaderships are on their way to other brokers: give them a moment, then ask again.
+            await asyncio.sleep(SHUTDOWN_RETRY_SECONDS)
+            return True
+        return bool(self._ready and self.fenced and response.is_caught_up)
+
+    # -- leaving -----------------------------------------------------------------------------------------------------
+
+    async def controlled_shutdown(self, timeout_seconds: float) -> bool:
+        """Gives leaderships away and leaves; False when the controller did not let go in time."""
+        if self._task is None or self.fenced:
+            return True
+        self._stopping = True
+        self._wake.set()
+        try:
+            await asyncio.wait_for(asyncio.shield(self._released), timeout_seconds)
+            return True
+        except TimeoutError:
+            logger.warning("the controller did not release broker %d in time", self._node.broker_id)
+            return False
+
+    async def stop(self) -> None:
+        """No more heartbeats."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+            self._task = None

@@ -1,0 +1,62 @@
+"""Topics that come into being because somebody asked about them (`auto.create.topics.enable`).
+
+The request goes to the controller and nobody waits for it: the client is told the topic is unknown, asks again, and
+finds it. A topic that is being created is not asked for twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from pylogd.controller.service import ControllerContext
+from pylogd.protocol.errors import ErrorCode
+
+logger = logging.getLogger(__name__)
+
+
+class TopicCreation:
+    """The creations under way on this broker."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self._inflight: set[str] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def create(self, names: list[str], client_id: str | None) -> None:
+        """Asks for topics with valid names that do not exist."""
+        wanted = [name for name in names if name not in self._inflight]
+        if not wanted:
+            return
+        self._inflight.update(wanted)
+        task = self._node.loop.create_task(self._create(wanted, client_id))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _create(self, names: list[str], client_id: str | None) -> None:
+        from pylogd.protocol.messages import create_topics as m
+
+        config = self._node.config
+        # What is not configured here is left to the controller's defaults.
+        partitions = config["num.partitions"] if "num.partitions" in config.static else -1
+        replicas = config["default.replication.factor"] if "default.replication.factor" in config.static else -1
+        request = m.CreateTopicsRequest(
+            topics=[
+                m.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas) for name in names
+            ],
+            timeout_ms=config["request.timeout.ms"],
+        )
+        try:
+            context = ControllerContext(client_id, forwarded=True)
+            response = await self._node.channel.send(request, None, context)
+            for topic in response.topics:
+                if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                    logger.warning(
+                        "auto-creation of topic %s failed with %s: %s",
+                        topic.name,
+                        ErrorCode(topic.error_code).name,
+                        topic.error_message,
+                    )
+        finally:
+            self._inflight.difference_update(names)
