@@ -17,7 +17,7 @@ import time
 from pylogd.broker import logs
 from pylogd.broker.format import FormatError
 from pylogd.config.broker import BrokerConfig
-from pylogd.runtime.files import LockHeld, raise_descriptor_limit
+from pylogd.runtime.files import raise_descriptor_limit
 
 _LOGGER = logging.getLogger("pylogd")
 
@@ -85,9 +85,10 @@ async def _run(config: BrokerConfig, version: str) -> int:
 
 async def _failed(node: object, failure: BaseException) -> int:
     """A start that failed: one line for what a user can cause, a traceback for what only we can."""
-    if isinstance(failure, LockHeld):
-        message = f"log directory {os.path.dirname(str(failure))} is in use by another process (its .lock is held)"
-    elif isinstance(failure, FormatError):
+    from pylogd.storage.directory import DirectoryInUse
+    from pylogd.storage.manager import DuplicatePartition, NoDirectory
+
+    if isinstance(failure, FormatError | DirectoryInUse | DuplicatePartition | NoDirectory):
         message = str(failure)
     elif isinstance(failure, OSError):
         name = f"{failure.filename}: " if failure.filename else ""

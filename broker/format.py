@@ -10,7 +10,7 @@ Kafka wants this done by hand. Here an empty directory is formatted at the first
 node could have a say: the node is alone in its quorum, or its other directories already tell the cluster.
 
 Crash policy: `meta.properties` is written last. A directory without it is formatted again from the beginning, except
-when it holds logs: those belong to somebody, and nothing is written.
+when it holds logs: those belong to somebody, and nothing is written. The directory's `.lock` is held meanwhile.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.protocol import uuids
 from pylogd.runtime.clock import Clock
-from pylogd.runtime.files import FileSystem
+from pylogd.runtime.files import FileSystem, LockHeld
 
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
 METADATA_PARTITION = "__cluster_metadata-0"
@@ -163,7 +163,18 @@ class Formatter:
 
     def _format_one(self, path: str, cluster_id: str, voters: list[Voter] | None, taken: set[bytes]) -> bytes:
         self.files.mkdirs(path)
-        directory_id = self._new_id(taken)
+        try:
+            lock = self.files.lock(f"{path}/.lock")
+        except LockHeld:
+            raise FormatError(f"log directory {path} is in use by another process") from None
+        try:
+            if meta_properties.read(self.files, path) is not None:
+                raise FormatError(f"log directory {path} was formatted by another process meanwhile")
+            return self._write(path, cluster_id, voters, self._new_id(taken))
+        finally:
+            lock.release()
+
+    def _write(self, path: str, cluster_id: str, voters: list[Voter] | None, directory_id: bytes) -> bytes:
         data = b"".join(bootstrap_batches(self.clock))
         self.files.write_atomically(f"{path}/{BOOTSTRAP_NAME}", data)
         if path == self.metadata_dir and voters is not None:

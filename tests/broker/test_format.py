@@ -195,6 +195,17 @@ def test_an_old_file_gets_a_directory_id(tmp_path: Path, text: str) -> None:
     assert meta == MetaProperties("x", 1, done.ids[str(tmp_path)])
 
 
+def test_a_directory_that_another_process_formats_is_left_alone(tmp_path: Path) -> None:
+    lock = FileSystem().lock(str(tmp_path / ".lock"))
+    with pytest.raises(FormatError, match="in use by another process"):
+        formatter(config(tmp_path)).prepare()
+    lock.release()
+    slow, fast = formatter(config(tmp_path)), formatter(config(tmp_path))
+    fast.prepare()
+    with pytest.raises(FormatError, match="formatted by another process meanwhile"):
+        slow.prepare()
+
+
 def test_initial_controllers() -> None:
     identity = bytes(range(16))
     text = f"1@a:9093:{uuids.to_text(identity)},2@[::1]:9094:{uuids.to_text(identity)}"
@@ -257,9 +268,8 @@ def test_kafkas_own_formatter_writes_the_same_bytes(tmp_path: Path, tools: ToolH
         return [text[0], *text[2:]]
 
     assert lines(ours) == lines(theirs)
-    assert sorted(p.relative_to(ours) for p in ours.rglob("*")) == sorted(
-        p.relative_to(theirs) for p in theirs.rglob("*")
-    )
+    names = {path.relative_to(theirs) for path in theirs.rglob("*")}
+    assert {path.relative_to(ours) for path in ours.rglob("*")} == names | {Path(".lock")}
 
 
 @pytest.mark.jvm

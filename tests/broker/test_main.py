@@ -1,0 +1,113 @@
+"""The command line: exit codes, one-line errors, formatting, and a node's life from banner to clean stop."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pylogd import __version__
+from pylogd.broker import main as command
+from pylogd.broker import meta_properties
+from pylogd.config.docs import reference
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        command.run(["--version"])
+    assert exit_.value.code == 0
+    assert capsys.readouterr().out == f"pylogd {__version__}\n"
+
+
+def test_the_reference_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert command.run(["config-docs"]) == 0
+    assert capsys.readouterr().out == reference()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--config", "absent.toml"], "pylogd: absent.toml: No such file or directory\n"),
+        (["--set", "node.id=x"], "--set: Invalid value x for configuration node.id: Not a number of type INT"),
+        (["--set", "log.dir.x=1"], "--set: unknown configuration log.dir.x; did you mean log.dir?"),
+        (["--log-level", "LOUD"], "--log-level LOUD: expected one of TRACE, DEBUG"),
+        (["--config", "bad.toml"], "bad.toml:2: unknown configuration log.segment.byte; did you mean"),
+        (["format", "--set", "process.roles=x"], "process.roles"),
+    ],
+)
+def test_a_bad_configuration_is_one_line_and_exit_code_2(
+    here: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    (here / "bad.toml").write_text('"node.id" = 1\n"log.segment.byte" = 5\n')
+    assert command.run(arguments) == 2
+    captured = capsys.readouterr()
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+    assert captured.out == ""
+
+
+def test_an_unknown_option_is_exit_code_2(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as exit_:
+        command.run(["--frobnicate"])
+    assert exit_.value.code == 2
+
+
+def test_format_by_hand(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "node.properties").write_text("broker.id=3\nlog.dirs=one,two\n")
+    arguments = ["format", "--config", "node.properties", "--cluster-id", "abc"]
+    assert command.run(arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "formatted one for node 3 of cluster abc",
+        "formatted two for node 3 of cluster abc",
+    ]
+    meta = meta_properties.parse((here / "one" / "meta.properties").read_text())
+    assert (meta.cluster_id, meta.node_id) == ("abc", 3)
+
+    assert command.run(arguments) == 1
+    assert "already formatted" in capsys.readouterr().err
+    assert command.run([*arguments, "--ignore-formatted"]) == 0
+    assert "already formatted" in capsys.readouterr().out
+    other = ["format", "--config", "node.properties", "--cluster-id", "xyz", "--ignore-formatted"]
+    assert command.run(other) == 1
+    assert "belongs to cluster abc, not to xyz" in capsys.readouterr().err
+
+
+def test_options_may_stand_before_the_command(here: Path) -> None:
+    assert command.run(["--set", "log.dirs=before", "format"]) == 0
+    assert (here / "before" / "meta.properties").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "snapshot"),
+    [
+        ([], True),
+        (["--standalone"], True),
+        (["--initial-controllers", "1@h:9093:AAECAwQFBgcICQoLDA0ODw"], True),
+        (["--no-initial-controllers"], False),
+        (["--set", "controller.quorum.voters=1@127.0.0.1:9093"], False),
+    ],
+)
+def test_the_kind_of_quorum_is_chosen_when_formatting(here: Path, options: list[str], snapshot: bool) -> None:
+    assert command.run(["format", "--set", "log.dirs=data", *options]) == 0
+    assert (here / "data" / "__cluster_metadata-0").exists() is snapshot
+
+
+def test_a_static_quorum_has_no_initial_controllers(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    voters = "controller.quorum.voters=1@127.0.0.1:9093"
+    assert command.run(["format", "--set", voters, "--standalone"]) == 1
+    assert "the quorum is static" in capsys.readouterr().err
+
+
+def test_the_installed_command_exits_with_the_code(here: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "pylogd.broker.main", "--set", "nope=1"], capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2
+    assert done.stderr == "pylogd: --set: unknown configuration nope\n"
