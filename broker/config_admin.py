@@ -35,7 +35,7 @@ _FORWARDED: Final = (TOPIC_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
 _LOGGER = logging.getLogger("pylogd.broker.config")
 
-Result = tuple[ErrorCode, str | None]
+Result = tuple[int, str | None]
 DONE: Final[Result] = (ErrorCode.NONE, None)
 
 
@@ -59,7 +59,7 @@ async def alter(
         response = await ctx.node.channel.forward(ctx, api_key, ctx.version, onward)
         for answer in response.responses:
             key = (answer.resource_type, answer.resource_name)
-            answers[key] = (ErrorCode(answer.error_code), answer.error_message)
+            answers[key] = (answer.error_code, answer.error_message)
     responses = []
     for resource, result in zip(request.resources, decided, strict=True):
         if result is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from pylogd.config.errors import ConfigError
@@ -157,7 +158,7 @@ def _check_reset(key: ConfigKey, value: str) -> None:
     raise ConfigError(key.name, value, "must be 'earliest', 'latest' or 'by_duration:<PnDTnHnMn.nS>'")
 
 
-_NAMED: Final = {
+_NAMED: Final[dict[str, tuple[Callable[[ConfigKey, Any], None], str]]] = {
     "nonempty": (_check_nonempty, "non-empty string"),
     "nonnull": (_check_nonnull, "non-null string"),
     "voters": (_check_voters, "non-empty list"),

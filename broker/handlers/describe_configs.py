@@ -89,8 +89,8 @@ class Describer:
         for key in topic.TOPIC_KEYS.values():
             if key.internal and key.name not in overrides:
                 continue
-            beneath = topic.SYNONYMS.get(key.name)
-            yield key.name, self._override_entry(key, values, overrides, TOPIC_CONFIG, beneath and beneath[0][0])
+            beneath = topic.SYNONYMS[key.name][0][0] if key.name in topic.SYNONYMS else None
+            yield key.name, self._override_entry(key, values, overrides, TOPIC_CONFIG, beneath)
 
     def group(self, name: str) -> Iterable[_Entry]:
         if not name:
