@@ -18,6 +18,7 @@ from pylogd.broker import logs
 from pylogd.broker.format import FormatError
 from pylogd.config.broker import BrokerConfig
 from pylogd.runtime.files import raise_descriptor_limit
+from pylogd.runtime.loop import run
 
 _LOGGER = logging.getLogger("pylogd")
 
@@ -27,22 +28,12 @@ def serve(config: BrokerConfig, warnings: list[str], version: str) -> int:
     raise_descriptor_limit()
     for warning in warnings:
         _LOGGER.warning("%s", warning)
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        return runner.run(_run(config, version))
+    return run(lambda loop: _run(loop, config, version))
 
 
-def _loop_factory() -> type[asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop
-    except ImportError:  # no wheel for this platform
-        return None
-    return uvloop.Loop
-
-
-async def _run(config: BrokerConfig, version: str) -> int:
+async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: str) -> int:
     from pylogd.broker.node import Node
 
-    loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     received: list[int] = []
 
