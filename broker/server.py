@@ -190,8 +190,11 @@ class Server:
         config.subscribe(self._config_changed)
 
     def bind(self, endpoint: Endpoint, dispatcher: Dispatcher, *, privileged: bool = False) -> BoundListener:
-        """Take the address, so that the port is known; nothing is accepted before `start`."""
-        listener = BoundListener(self, endpoint, dispatcher, privileged)
+        """Take the address, so that the port is known; nothing is accepted before `start`. OSError names the listener."""
+        try:
+            listener = BoundListener(self, endpoint, dispatcher, privileged)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror or str(error), f"listener {endpoint}") from None
         self.listeners[endpoint.name] = listener
         return listener
 
