@@ -190,7 +190,7 @@ class Server:
         config.subscribe(self._config_changed)
 
     def bind(self, endpoint: Endpoint, dispatcher: Dispatcher, *, privileged: bool = False) -> BoundListener:
-        """Take the address, so that the port is known; nothing is accepted before `start`. OSError names the listener."""
+        """Take the address, so that the port is known; nothing is accepted before `start`. OSError names it."""
         try:
             listener = BoundListener(self, endpoint, dispatcher, privileged)
         except OSError as error:
