@@ -281,16 +281,11 @@ class Partition:
             return
         log = self.log
         waiters = self.waiters
-        if log.config.flush_messages != 1:
-            mark = log.log_end_offset
-        else:
-            mark = log.flushed_offset
-            if waiters.flushes:
-                waiters.settle(waiters.flushes, mark, ErrorCode.NONE)
+        mark = log.log_end_offset if log.config.flush_messages != 1 else log.flushed_offset
         if self.followers:
-            if len(self.isr) < self.min_isr:
-                return
             isr = self.isr
+            if len(isr) < self.min_isr:
+                mark = -1  # too few to call anything replicated
             for replica, follower in self.followers.items():
                 if follower.log_end_offset < mark and replica in isr:
                     mark = follower.log_end_offset
@@ -298,6 +293,8 @@ class Partition:
             log.high_watermark = mark
             if waiters.acks:
                 waiters.settle(waiters.acks, mark, self.ack_code)
+        if waiters.flushes:
+            waiters.settle(waiters.flushes, log.flushed_offset, ErrorCode.NONE)
         if waiters.fetches and not self.wake_scheduled:
             self._replicas.schedule_wake(self)
 

@@ -15,8 +15,10 @@ from typing import Any, TypeVar
 
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.handlers import SUPPORTED
+from pylogd.broker.producer_ids import ProducerIds
 from pylogd.broker.server import Server
 from pylogd.broker.sessions import FetchSessions
+from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.image import ClusterImage
@@ -29,18 +31,11 @@ from pylogd.runtime.loop import new_event_loop
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
 from pylogd.storage.config import LogConfig
-from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.loading import open_log
+from pylogd.storage.manager import LogManager
+
 from support.rawclient import Client
 
 T = TypeVar("T")
-
-
-class Logs:
-    """What handlers ask the log manager."""
-
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
 
 
 class Channel:
@@ -50,7 +45,7 @@ class Channel:
         self.replies: list[Any] = []
         self.asked: list[Any] = []
 
-    async def request(self, message: Any) -> Any:
+    async def send(self, message: Any, version: int | None = None, context: Any = None) -> Any:
         self.asked.append(message)
         reply = self.replies.pop(0)
         if isinstance(reply, Exception):
@@ -71,11 +66,13 @@ class DataNode:
         self.clock = Clock()
         self.workers = Workers(self.loop, threads_max=2)
         self.network = Network(self.loop, self.workers)
-        self.environment = LogEnvironment(FileSystem(), self.clock)
+        self.logs = LogManager(self.loop, FileSystem(), self.clock, self.workers, [str(directory)])
         self.replicas = Replicas(self.broker_id, self.loop)
         self.image = ClusterImage()
         self.channel = Channel()
-        self.logs = Logs(directory)
+        self.kraft_version = 1
+        self.producer_ids = ProducerIds(self)
+        self.telemetry = ClientTelemetry(self, random.Random(2))
         self.sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)
         )
@@ -89,6 +86,7 @@ class DataNode:
         self.loop.run_forever()
 
     def _start(self) -> int:
+        self.logs.open()
         listener = self.server.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0), Dispatcher(self, SUPPORTED))
         self.server.start()
         endpoint = RegisteredEndpoint("PLAINTEXT", "127.0.0.1", listener.port)
@@ -122,8 +120,7 @@ class DataNode:
         for index in range(partitions):
             topic.partitions.append(Partition((leader,), (bytes(16),), (leader,), leader, 0, 0))
             if leader == self.broker_id:
-                path = str(self.directory / f"{name}-{index}")
-                log = open_log(self.environment, path, name, index, LogConfig(**config), topic_id=topic_id)
+                log = self.logs.create(name, index, topic_id=topic_id, config=LogConfig(**config))
                 replica = self.replicas.add(name, index, topic_id, log)
                 replica.become_leader(0, (1,), (1,), 0)
         return topic_id
@@ -134,6 +131,7 @@ class DataNode:
     def close(self) -> None:
         self.call(self.server.close)
         self.call(self.network.close)
+        asyncio.run_coroutine_threadsafe(self.logs.close(), self.loop).result(30)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join(30)
         self.workers.close()

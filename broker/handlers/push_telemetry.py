@@ -1,0 +1,11 @@
+"""PushTelemetry (key 72): a client's metrics (KIP-714), checked and dropped while no receiver is configured."""
+
+from __future__ import annotations
+
+from pylogd.broker.dispatch import RequestContext
+from pylogd.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
+
+
+def handle(ctx: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
+    ctx.node.telemetry.push(ctx, request)
+    return PushTelemetryResponse()
