@@ -42,6 +42,8 @@ logger = logging.getLogger(__name__)
 
 #: Records per batch of a decision that need not be atomic.
 RECORDS_PER_BATCH = 10_000
+#: A stop writes a snapshot when this much log lies behind the last one.
+SNAPSHOT_AT_STOP_BYTES = 256 << 10
 
 
 class MetadataSubscriber(Protocol):
@@ -334,10 +336,18 @@ class SingleVoterDriver:
 
     # -- end -------------------------------------------------------------------------------------------------------
 
-    async def close(self) -> None:
-        """Waits for what is under way; all that was appended is durable afterwards."""
+    async def close(self, image: ClusterImage | None = None) -> None:
+        """Waits for what is under way; all that was appended is durable afterwards. With an `image` a snapshot of it is
+        left behind when the next start would otherwise have much to replay."""
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
+        if (
+            image is not None
+            and self._failure is None
+            and self._snapshot_task is None
+            and self._bytes_since_snapshot >= SNAPSHOT_AT_STOP_BYTES
+        ):
+            self.start_snapshot(image)
         if self._snapshot_task is not None:
             await asyncio.wait([self._snapshot_task])
         if self._failure is None:

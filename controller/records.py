@@ -7,11 +7,12 @@ the type (unsigned varint), then the message at that version with nothing after 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 from pylogd.protocol import batch as batches
-from pylogd.protocol.codec import decode, encode
+from pylogd.protocol.codec import decode, decoder, encode
 from pylogd.protocol.control import ControlType, control_key, control_type
 from pylogd.protocol.errors import ProtocolError
 
@@ -80,16 +81,25 @@ def _unsigned_varint(data: bytes, pos: int, what: str) -> tuple[int, int]:
         shift += 7
 
 
-def decode_record(value: bytes) -> VersionedRecord:
-    """The message and version inside a record's value."""
-    frame, pos = _unsigned_varint(value, 0, "frame version")
+@lru_cache(maxsize=256)
+def _reader(head: bytes) -> tuple[Callable[..., tuple[Any, int]], int, int]:
+    """What a record's first bytes say about the rest: its generated decoder, its version, and where it starts."""
+    frame, pos = _unsigned_varint(head, 0, "frame version")
     if frame != FRAME_VERSION:
         raise ProtocolError(f"metadata record has frame version {frame}; only {FRAME_VERSION} is supported")
-    api_key, pos = _unsigned_varint(value, pos, "type")
-    version, pos = _unsigned_varint(value, pos, "version")
-    message, end = decode(record_class(api_key), version, value, pos)
+    api_key, pos = _unsigned_varint(head, pos, "type")
+    version, pos = _unsigned_varint(head, pos, "version")
+    return decoder(record_class(api_key), version), version, pos
+
+
+def decode_record(value: bytes) -> VersionedRecord:
+    """The message and version inside a record's value."""
+    # Frame version, types and versions are below 128 so far: one byte each.
+    head = value[:3]
+    read, version, start = _reader(head if head.isascii() else value[:15])
+    message, end = read(value, start)
     if end != len(value):
-        raise ProtocolError(f"{len(value) - end} bytes of garbage after a metadata record of type {api_key}")
+        raise ProtocolError(f"{len(value) - end} bytes of garbage after a metadata record ({type(message).__name__})")
     return message, version
 
 

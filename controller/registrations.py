@@ -131,12 +131,15 @@ def merge_partition(current: Partition, record: Any, intern: Intern) -> Partitio
         return otherwise if value is None else intern(tuple(value))
 
     replicas = changed(record.replicas, current.replicas)
-    directories = current.directories if record.directories is None else record.directories
+    directories = current.directories
+    if record.directories is not None or replicas is not current.replicas:
+        given = current.directories if record.directories is None else record.directories
+        directories = intern(_directories(given, len(replicas)))
     leader_changed = record.leader != NO_LEADER_CHANGE
     state = record.leader_recovery_state
     return Partition(
         replicas,
-        intern(_directories(directories, len(replicas))),
+        directories,
         changed(record.isr, current.isr),
         record.leader if leader_changed else current.leader,
         current.leader_epoch + 1 if leader_changed else current.leader_epoch,

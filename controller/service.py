@@ -185,7 +185,7 @@ class Controller:
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
-        await self.driver.close()
+        await self.driver.close(self.state.image)
 
     def _every(self, name: str, interval_ms: int, job: Callable[[], None]) -> None:
         def run() -> None:
