@@ -13,12 +13,16 @@ import os
 import signal
 import sys
 import time
+from typing import TYPE_CHECKING
 
 from pylogd.broker import logs
 from pylogd.broker.format import FormatError
 from pylogd.config.broker import BrokerConfig
 from pylogd.runtime.files import raise_descriptor_limit
 from pylogd.runtime.loop import run
+
+if TYPE_CHECKING:
+    from pylogd.broker.node import Node
 
 _LOGGER = logging.getLogger("pylogd")
 
@@ -51,30 +55,30 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
     node = Node(config)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(stop.wait())
-    await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+    ends = (stopping, node.failure)
+    await asyncio.wait((starting, *ends), return_when=asyncio.FIRST_COMPLETED)
     if starting.done():
         failure = starting.exception()
         if failure is not None:
-            stopping.cancel()
             return await _failed(node, failure)
         # What start-up allocated stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
         _LOGGER.info("%s", banner(config, node, version))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     else:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
-    await stopping
     try:
         await node.stop()
     except Exception:
         _LOGGER.exception("unclean shutdown")
         return 1
     _LOGGER.info("stopped")
-    return 0
+    return 1 if node.failure.done() else 0
 
 
-async def _failed(node: object, failure: BaseException) -> int:
+async def _failed(node: Node, failure: BaseException) -> int:
     """A start that failed: one line for what a user can cause, a traceback for what only we can."""
     from pylogd.storage.directory import DirectoryInUse
     from pylogd.storage.manager import DuplicatePartition, NoDirectory
@@ -90,15 +94,15 @@ async def _failed(node: object, failure: BaseException) -> int:
     if message:
         _LOGGER.error("cannot start: %s", message)
     try:
-        await node.stop()  # type: ignore[attr-defined]
+        await node.stop()
     except Exception as error:
         _LOGGER.warning("clean-up after the failed start: %s", error)
     return 1
 
 
-def banner(config: BrokerConfig, node: object, version: str) -> str:
+def banner(config: BrokerConfig, node: Node, version: str) -> str:
     """One line that tells what runs where."""
-    listeners = ",".join(map(str, getattr(node, "endpoints", None) or config.listeners))
+    listeners = ",".join(map(str, node.endpoints))
     directories = ",".join(os.path.abspath(path) for path in config.log_dirs)
     return (
         f"pylogd {version} ready: node {config.node_id} ({'+'.join(config.roles)}), "
