@@ -104,7 +104,7 @@ def make_plan(
         size = len(answer.records or b"")
         if size:
             at_least_one = False
-            left -= size
+            left = max(0, left - size)
             plan.size += size
         answers.append((target, answer))
     if plan.unknown == len(answers):
