@@ -25,11 +25,12 @@ from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
 from pylogd.storage import checkpoint
 from pylogd.storage.checkpoint import TopicPartition
-from pylogd.storage.compaction import CleanedGroup, CompactionJob, LastRecord, Source
+from pylogd.storage.compaction_job import CleanedGroup, CompactionJob, LastRecord, Source
 from pylogd.storage.compactor import CompactionFailed, Compactor, ProcessCompactor
 from pylogd.storage.config import INT64_MAX
 from pylogd.storage.log import DISK_FULL_ERRORS, Log
 from pylogd.storage.segment import CLEANED_SUFFIX, Segment
+from pylogd.storage.settings import Values
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,18 @@ class CleanerConfig:
     io_buffer_load_factor: float = 0.9
     io_max_bytes_per_second: float = float("inf")
     backoff_ms: int = 15_000
+
+    @classmethod
+    def from_values(cls, values: Values) -> CleanerConfig:
+        """From a broker configuration by Kafka's names."""
+        return cls(
+            enable=values["log.cleaner.enable"],
+            threads=values["log.cleaner.threads"],
+            dedupe_buffer_size=values["log.cleaner.dedupe.buffer.size"],
+            io_buffer_load_factor=values["log.cleaner.io.buffer.load.factor"],
+            io_max_bytes_per_second=values["log.cleaner.io.max.bytes.per.second"],
+            backoff_ms=values["log.cleaner.backoff.ms"],
+        )
 
 
 class LogToClean:
@@ -187,6 +200,8 @@ class LogCleaner:
         self.config = config if config is not None else CleanerConfig()
         self._compactor = compactor
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
+        #: Directories whose checkpoint names partitions that have gone.
+        self._stale: set[str] = set()
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -213,6 +228,18 @@ class LogCleaner:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         self._tasks = []
 
+    def reconfigure(self, config: CleanerConfig) -> None:
+        """New settings hold from the next job on. A changed number of threads needs new tasks: a job under way is given
+        up, as at a stop, and started over."""
+        restart = bool(self._tasks) and config.threads != self.config.threads
+        self.config = config
+        if restart:
+            for task in self._tasks:
+                task.cancel()
+            self._tasks = []
+            self.start()
+        self.wake()
+
     def wake(self) -> None:
         """Looks for work now instead of after the back-off."""
         self._wake.set()
@@ -221,6 +248,7 @@ class LogCleaner:
         compactor = self._compactor()
         try:
             while not self._closing:
+                await self._write_stale()
                 target = self.choose()
                 if target is not None:
                     await self.clean(target, compactor)
@@ -249,7 +277,7 @@ class LogCleaner:
                 continue
             if partition in self.in_progress or partition in self.uncleanable or len(log.segments) < 2:
                 continue
-            target = examine(log, self._table(log).get(partition), now_ms)
+            target = examine(log, self._table(os.path.dirname(log.directory)).get(partition), now_ms)
             self.max_dirty_ratio = max(self.max_dirty_ratio, target.ratio)
             if target.due and (best is None or target.ratio > best.ratio):
                 best = target
@@ -317,9 +345,8 @@ class LogCleaner:
 
     # -- checkpoints
 
-    def _table(self, log: Log) -> dict[TopicPartition, int]:
-        """The checkpoints of the log's directory, read on first use."""
-        directory = os.path.dirname(log.directory)
+    def _table(self, directory: str) -> dict[TopicPartition, int]:
+        """The checkpoints of a log directory, read on first use."""
         table = self._checkpoints.get(directory)
         if table is None:
             try:
@@ -331,31 +358,31 @@ class LogCleaner:
         return table
 
     async def _record(self, log: Log, offset: int) -> None:
-        self._table(log)[log.topic, log.partition] = offset
-        await self._write(log)
-
-    async def _write(self, log: Log) -> None:
         directory = os.path.dirname(log.directory)
-        async with self._writing:
-            table = dict(self._checkpoints.get(directory, {}))
-            path = f"{directory}/{checkpoint.CLEANER_OFFSET}"
+        self._table(directory)[log.topic, log.partition] = offset
+        try:
+            await self._write(directory)
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRORS:
+                log.environment.failed(log, "writing the cleaner checkpoint", error)
+
+    async def _write_stale(self) -> None:
+        while self._stale:
+            directory = self._stale.pop()
             try:
-                await self._workers.offload(checkpoint.write_offsets, self._files, path, table)
+                await self._write(directory)
             except OSError as error:
-                if error.errno not in DISK_FULL_ERRORS:
-                    log.environment.failed(log, "writing the cleaner checkpoint", error)
+                logger.warning("the cleaner checkpoint in %s could not be written: %s", directory, error)
 
-    async def truncated(self, log: Log, offset: int) -> None:
-        """The log was cut: what comes at and behind `offset` now has never been compacted."""
-        table = self._table(log)
-        partition = (log.topic, log.partition)
-        if table.get(partition, -1) > offset:
-            table[partition] = offset
-            await self._write(log)
+    async def _write(self, directory: str) -> None:
+        async with self._writing:
+            table = dict(self._table(directory))
+            path = f"{directory}/{checkpoint.CLEANER_OFFSET}"
+            await self._workers.offload(checkpoint.write_offsets, self._files, path, table)
 
-    async def forget(self, log: Log) -> None:
-        """The log goes: a later one of the same name must not inherit its checkpoint."""
-        partition = (log.topic, log.partition)
-        self.uncleanable.discard(partition)
-        if self._table(log).pop(partition, None) is not None:
-            await self._write(log)
+    def forget(self, topic: str, partition: int, directory: str) -> None:
+        """The partition leaves the directory: a later one of the same name must not inherit its checkpoint."""
+        self.uncleanable.discard((topic, partition))
+        if self._table(directory).pop((topic, partition), None) is not None:
+            self._stale.add(directory)
+            self.wake()

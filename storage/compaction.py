@@ -21,14 +21,13 @@ The caller swaps each group in before it asks for the next one, so at most one s
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 
 from pylogd.protocol import batch
 from pylogd.protocol import compression as codecs
 from pylogd.protocol.batch import BatchHeader
 from pylogd.protocol.control import ControlType, control_type
 from pylogd.protocol.records import RawRecord, append_moved, walk
-from pylogd.storage.config import LogConfig
+from pylogd.storage.compaction_job import CleanedGroup, CompactionJob, CompactionStats, Source
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.offset_map import OffsetMap
 from pylogd.storage.scan import scan_batches
@@ -36,66 +35,6 @@ from pylogd.storage.segment import CLEANED_SUFFIX, RELATIVE_OFFSET_MAX, Segment
 from pylogd.storage.txnindex import AbortedTxn, TransactionIndex
 
 _WRITE_BYTES = 1 << 20
-
-
-@dataclass(slots=True)
-class Source:
-    """A closed segment to compact."""
-
-    base_offset: int
-    size: int
-    offset_index_bytes: int
-    time_index_bytes: int
-    modified_ms: int
-
-
-@dataclass(slots=True)
-class LastRecord:
-    """Where a live producer stands: its last data offset (-1: only its marker is left) and its epoch."""
-
-    last_data_offset: int
-    producer_epoch: int
-
-
-@dataclass(slots=True)
-class CompactionJob:
-    directory: str
-    name: str
-    config: LogConfig
-    #: The closed segments below `first_uncleanable_offset`, in order.
-    sources: list[Source]
-    first_dirty_offset: int
-    first_uncleanable_offset: int
-    now_ms: int
-    producers: dict[int, LastRecord] = field(default_factory=dict)
-    #: All that overlap the sources, wherever their markers are.
-    aborted: list[AbortedTxn] = field(default_factory=list)
-    map_bytes: int = 128 << 20
-    load_factor: float = 0.9
-    io_bytes_per_second: float = float("inf")
-
-
-@dataclass(slots=True)
-class CompactionStats:
-    map_bytes_read: int = 0
-    map_entries: int = 0
-    bytes_read: int = 0
-    bytes_written: int = 0
-    records_read: int = 0
-    records_written: int = 0
-
-
-@dataclass(slots=True)
-class CleanedGroup:
-    """One finished `.cleaned` segment, durable, and the segments it replaces. `end_offset` is the first offset the
-    whole round does not clean: the next first dirty offset once every group is swapped in."""
-
-    base_offset: int
-    size: int
-    modified_ms: int
-    replaces: list[int]
-    end_offset: int
-    stats: CompactionStats
 
 
 def compact(environment: LogEnvironment, job: CompactionJob, spent: Callable[[int], None]) -> Iterator[CleanedGroup]:

@@ -12,7 +12,8 @@ from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.processes import Parent, serve
 from pylogd.runtime.throttle import Throttle
-from pylogd.storage.compaction import CompactionJob, compact
+from pylogd.storage.compaction import compact
+from pylogd.storage.compaction_job import CompactionJob
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.scan import CorruptLog
 

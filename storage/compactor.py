@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from pylogd.runtime.processes import Child, ChildDied
-from pylogd.storage.compaction import CleanedGroup, CompactionJob, compact
+from pylogd.storage.compaction_job import CleanedGroup, CompactionJob
 from pylogd.storage.environment import LogEnvironment
+
+if TYPE_CHECKING:
+    from pylogd.runtime.processes import Child
 
 _WORKER_MODULE = "pylogd.storage.compaction_worker"
 
@@ -32,6 +34,8 @@ class InlineCompactor:
         self._environment = environment
 
     async def run(self, job: CompactionJob, swap: Swap) -> bool:
+        from pylogd.storage.compaction import compact
+
         groups = compact(self._environment, job, lambda size: None)
         return all(swap(group) for group in groups)
 
@@ -50,6 +54,8 @@ class ProcessCompactor:
         return None if self._child is None else self._child.pid
 
     async def run(self, job: CompactionJob, swap: Swap) -> bool:
+        from pylogd.runtime.processes import Child, ChildDied
+
         child = self._child
         if child is None or not child.alive:
             child = self._child = await Child.start(_WORKER_MODULE)

@@ -13,7 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pylogd.protocol import batch
 from pylogd.storage.cleaner import CleanerConfig, examine, plan_job, swap_in
-from pylogd.storage.compaction import CleanedGroup, Source, compact, group_sources
+from pylogd.storage.compaction import compact, group_sources
+from pylogd.storage.compaction_job import CleanedGroup, Source
 from pylogd.storage.compactor import ProcessCompactor
 from support.compaction import RETENTION_MS, Bench
 

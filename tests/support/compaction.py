@@ -9,7 +9,8 @@ from pylogd.protocol.batch import Record
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
 from pylogd.storage.cleaner import CleanerConfig, examine, plan_job, swap_in
-from pylogd.storage.compaction import CleanedGroup, compact
+from pylogd.storage.compaction import compact
+from pylogd.storage.compaction_job import CleanedGroup
 from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.loading import open_log
