@@ -21,11 +21,12 @@ from pylogd.runtime.workers import Workers
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
-def controller_endpoints(config: BrokerConfig, default_host: str) -> list[Endpoint]:
-    """How others reach this controller; a listener on every interface is advertised under `default_host`."""
+def controller_endpoints(config: BrokerConfig, default_host: str, ports: dict[str, int]) -> list[Endpoint]:
+    """How others reach this controller; a listener on every interface is advertised under `default_host`. `ports` tells
+    the real port of listeners that asked for any."""
     protocols = config.security_protocols
     return [
-        Endpoint(e.name, e.host or default_host, e.port, SECURITY_PROTOCOLS[protocols[e.name]])
+        Endpoint(e.name, e.host or default_host, e.port or ports.get(e.name, 0), SECURITY_PROTOCOLS[protocols[e.name]])
         for e in config.advertised_controller_listeners
     ]
 

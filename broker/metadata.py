@@ -248,6 +248,9 @@ class MetadataPublisher:
 
     def _remove(self, name: str, index: int) -> None:
         self._node.replicas.remove(name, index)
+        home = self._node.logs.directory_of(name, index)
+        if home is not None:
+            self._node.cleaner.forget(name, index, home.path)
         try:
             self._node.logs.delete(name, index)
         except KafkaError as error:

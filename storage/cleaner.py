@@ -201,7 +201,7 @@ class LogCleaner:
         self._compactor = compactor
         self._checkpoints: dict[str, dict[TopicPartition, int]] = {}
         #: Directories whose checkpoint names partitions that have gone.
-        self._stale: set[str] = set()
+        self._stale: dict[str, None] = {}
         self._writing = asyncio.Lock()
         self._wake = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -368,7 +368,7 @@ class LogCleaner:
 
     async def _write_stale(self) -> None:
         while self._stale:
-            directory = self._stale.pop()
+            directory, _ = self._stale.popitem()
             try:
                 await self._write(directory)
             except OSError as error:
@@ -384,5 +384,5 @@ class LogCleaner:
         """The partition leaves the directory: a later one of the same name must not inherit its checkpoint."""
         self.uncleanable.discard((topic, partition))
         if self._table(directory).pop((topic, partition), None) is not None:
-            self._stale.add(directory)
+            self._stale[directory] = None
             self.wake()

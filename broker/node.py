@@ -1,0 +1,254 @@
+"""One node put together: a broker, a controller, or both in one process.
+
+Start: directories are formatted and locked, listeners take their ports, the controller becomes active, the broker
+registers and replays the metadata up to its registration, logs are recovered, replicas take their roles, clients are
+let in, and the controller is told that this broker is ready. Stop is the same in reverse: leaderships are given up,
+clients hung up on, logs flushed and marked clean; the controller goes last, because the broker needs it to leave.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING
+
+from pylogd.broker import controller_listener
+from pylogd.broker.controller_channel import LocalChannel
+from pylogd.broker.controller_node import broker_endpoints, build_controller, controller_endpoints
+from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.format import Directories, FormatError, Formatter
+from pylogd.broker.handlers import SUPPORTED
+from pylogd.broker.metadata import MetadataPublisher
+from pylogd.broker.producer_ids import ProducerIds
+from pylogd.broker.registration import BrokerLifecycle, register_controller
+from pylogd.broker.server import Server
+from pylogd.broker.sessions import FetchSessions
+from pylogd.broker.telemetry import ClientTelemetry
+from pylogd.broker.topic_creation import TopicCreation
+from pylogd.config.listeners import Endpoint
+from pylogd.controller.image import ClusterImage
+from pylogd.replication.replicas import Replicas
+from pylogd.runtime.clock import Clock
+from pylogd.runtime.files import FileSystem
+from pylogd.runtime.network import Network
+from pylogd.runtime.workers import Workers
+from pylogd.storage.cleaner import CleanerConfig, LogCleaner
+from pylogd.storage.directory import LogDirectory, TopicPartition
+from pylogd.storage.manager import LogManager
+from pylogd.storage.settings import ManagerSettings
+
+if TYPE_CHECKING:
+    from pylogd.config.broker import BrokerConfig
+    from pylogd.controller.service import Controller
+
+_LOGGER = logging.getLogger("pylogd.broker")
+
+
+class Node:
+    """Everything a handler may ask for. Attributes that only one role has are set by `start`."""
+
+    controller: Controller
+    channel: LocalChannel
+    lifecycle: BrokerLifecycle
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        *,
+        files: FileSystem | None = None,
+        clock: Clock | None = None,
+        chance: Random | None = None,
+    ) -> None:
+        self.config = config
+        self.broker_id = config.node_id
+        self.cluster_id = ""
+        self.loop = asyncio.get_running_loop()
+        self.files = files or FileSystem()
+        self.clock = clock or Clock()
+        self.chance = chance or SystemRandom()
+        self.workers = Workers(self.loop)
+        self.network = Network(
+            self.loop,
+            self.workers,
+            send_buffer_bytes=config["socket.send.buffer.bytes"],
+            receive_buffer_bytes=config["socket.receive.buffer.bytes"],
+        )
+        self.server = Server(self, self.network, config)
+        self.replicas = Replicas(self.broker_id, self.loop)
+        self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], self.clock, self.chance)
+        self.producer_ids = ProducerIds(self)
+        self.telemetry = ClientTelemetry(self, self.chance)
+        self.topic_creation = TopicCreation(self)
+        self.publisher = MetadataPublisher(self)
+        self.logs = LogManager(
+            self.loop,
+            self.files,
+            self.clock,
+            self.workers,
+            config.log_dirs,
+            settings=ManagerSettings.from_values(config),
+            config_for=self.publisher.log_config,
+            chance=self.chance,
+            on_directory_failure=self._directory_failed,
+        )
+        self.cleaner = LogCleaner(
+            self.logs.loaded, self.files, self.clock, self.workers, CleanerConfig.from_values(config)
+        )
+        config.subscribe(self._config_changed)
+        #: Done when the node cannot go on; whoever runs it stops it then.
+        self.failure: asyncio.Future[str] = self.loop.create_future()
+        self._started: list[str] = []
+
+    @property
+    def image(self) -> ClusterImage:
+        """The committed metadata as this broker has it."""
+        return self.publisher.image
+
+    @property
+    def broker_epoch(self) -> int:
+        return self.lifecycle.epoch
+
+    @property
+    def kraft_version(self) -> int:
+        return self.controller.driver.kraft_version
+
+    @property
+    def endpoints(self) -> list[Endpoint]:
+        """The listeners as they are bound, with the ports they got."""
+        return [Endpoint(bound.name, bound.host, bound.port) for bound in self.server.listeners.values()]
+
+    # -- start
+
+    async def start(self) -> None:
+        """Returns when clients are served."""
+        config = self.config
+        if not config.is_controller:
+            raise FormatError(
+                "process.roles=broker needs controllers on other nodes, which this version cannot reach: "
+                "use process.roles=broker,controller"
+            )
+        directories = Formatter(config, self.files, self.clock, os.urandom).prepare()
+        self.cluster_id = directories.cluster_id
+        for path, reason in directories.failed.items():
+            _LOGGER.error("log directory %s is offline: %s", path, reason)
+        self.logs.open()
+        self._started.append("logs")
+        self._bind()
+        await self._start_controller(directories)
+        if config.is_broker:
+            await self._start_broker()
+
+    def _bind(self) -> None:
+        """Take the ports before anything is written: a port in use is the most common reason of a failed start."""
+        config = self.config
+        for endpoint in config.controller_listeners:
+            dispatcher = Dispatcher(self, controller_listener.supported())
+            self.server.bind(endpoint, dispatcher, privileged=True)
+        if config.is_broker:
+            clients = Dispatcher(self, SUPPORTED)
+            between_brokers = config.inter_broker_listener_name
+            listeners = config.broker_listeners
+            for endpoint in listeners:
+                # A listener that clients use too must not escape the limits that protect the broker from them.
+                privileged = endpoint.name == between_brokers and len(listeners) > 1
+                self.server.bind(endpoint, clients, privileged=privileged)
+        self._started.append("server")
+
+    async def _start_controller(self, directories: Directories) -> None:
+        config = self.config
+        bound = {name: listener.port for name, listener in self.server.listeners.items()}
+        endpoints = controller_endpoints(config, socket.gethostname(), bound)
+        self.controller = build_controller(
+            config,
+            cluster_id=self.cluster_id,
+            directory_id=directories.ids[config.metadata_log_dir],
+            endpoints=endpoints,
+            files=self.files,
+            clock=self.clock,
+            loop=self.loop,
+            workers=self.workers,
+            rng=self.chance,
+            new_uuid=self._new_uuid,
+            on_failure=lambda error: self._fail(f"the metadata log failed: {error}"),
+        )
+        self._started.append("controller")
+        await self.controller.start()
+        self.channel = LocalChannel(self.controller)
+        self.channel.subscribe(self.publisher)
+        await register_controller(self.channel, config.node_id, self._new_uuid(), endpoints)
+
+    async def _start_broker(self) -> None:
+        config = self.config
+        bound = {name: listener.port for name, listener in self.server.listeners.items()}
+        stopped_epochs = [directory.stopped_broker_epoch for directory in self.logs.directories if directory.online]
+        self.lifecycle = BrokerLifecycle(
+            self,
+            incarnation_id=self._new_uuid(),
+            endpoints=broker_endpoints(config, socket.gethostname(), bound),
+            previous_epoch=min(stopped_epochs, default=-1),
+        )
+        await self.lifecycle.register()
+        await self.publisher.reached(self.lifecycle.epoch)
+        await self.logs.recover()
+        await self.publisher.start()
+        self._started.append("broker")
+        self.logs.start()
+        self.cleaner.start()
+        self.server.start()
+        await self.lifecycle.unfence()
+
+    # -- stop
+
+    async def stop(self) -> None:
+        """Leave in good order. After a start that failed half-way only what was started is stopped."""
+        started, self._started = self._started, []
+        if "broker" in started:
+            timeout_s = self.config["broker.session.timeout.ms"] / 1000
+            await self.lifecycle.controlled_shutdown(timeout_s)
+        if "server" in started:
+            self.server.close()
+        if "broker" in started:
+            await self.cleaner.close()
+            await self.publisher.stop()
+            await self.lifecycle.stop()
+        if "controller" in started:
+            await self.controller.stop()
+        if "logs" in started:
+            if "broker" in started:
+                await self.logs.close(self.broker_epoch)
+            else:
+                self.logs.abandon()
+        self.network.close()
+        self.workers.close()
+
+    # -- what goes wrong, what changes
+
+    def _fail(self, reason: str) -> None:
+        if not self.failure.done():
+            _LOGGER.critical("this node cannot go on: %s", reason)
+            self.failure.set_result(reason)
+
+    def _directory_failed(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
+        self.replicas.directory_failed(directory.path)
+        if directory.path == self.config.metadata_log_dir:
+            self._fail(f"the metadata directory {directory.path} is offline")
+        elif not any(other.online for other in self.logs.directories):
+            self._fail("no log directory is left")
+        elif directory.id is not None and "broker" in self._started:
+            self.lifecycle.directory_failed(directory.id)
+
+    def _config_changed(self, names: frozenset[str]) -> None:
+        if any(name.startswith("log.cleaner.") for name in names):
+            self.cleaner.reconfigure(CleanerConfig.from_values(self.config))
+        if "cordoned.log.dirs" in names and "broker" in self._started:
+            self.lifecycle.config_changed()
+
+    def _new_uuid(self) -> bytes:
+        """A random (version 4) id that is not one of Kafka's reserved ones."""
+        raw = bytearray(self.chance.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        return bytes(raw)
