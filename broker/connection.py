@@ -28,7 +28,7 @@ from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
 
 if TYPE_CHECKING:
-    from pylogd.broker.repeated_produce import RepeatedProduce
+    from pylogd.broker.repeated_produce import RepeatedProduce, WaitingReply
     from pylogd.broker.server import BoundListener
     from pylogd.runtime.stream import Stream
 
@@ -69,7 +69,6 @@ class Connection:
         "_exclusive",
         "_in_turn",
         "_out",
-        "_pending",
         "_repeated",
         "_reserved",
         "_splits",
@@ -86,6 +85,7 @@ class Connection:
         "loop",
         "peer",
         "peer_host",
+        "pending",
         "principal",
         "server",
         "stream",
@@ -112,19 +112,20 @@ class Connection:
         #: In the server's queue for memory.
         self.waiting_for_memory = False
         self._client_id_bytes: bytes | None = None
-        self._pending: deque[_Pending] = deque()
+        #: Replies in the order of their requests, with or without bytes yet.
+        self.pending: deque[_Pending | WaitingReply] = deque()
         self._exclusive = False
         self._out = bytearray()
         self._splits: list[tuple[int, Any]] = []
         self._reserved = 0
-        #: Since the first Produce that was answered at once.
+        #: Since the first Produce that was appended.
         self._repeated: RepeatedProduce | None = None
         self._in_turn = False
 
     @property
     def idle(self) -> bool:
         """Nothing asked, nothing owed."""
-        return not self._pending and not self.stream.sending
+        return not self.pending and not self.stream.sending
 
     # -- requests
 
@@ -135,8 +136,10 @@ class Connection:
         size_max = self.server.limits.request_bytes_max
         try:
             while end - start >= 4:
-                if self._repeated is not None and not self._pending and not stream.sending:
-                    done = self._repeated.run(view, start, end, self._out, self.dispatcher.node.clock.now_ms())
+                if self._repeated is not None and not self._exclusive and not stream.sending:
+                    room = PENDING_MAX - len(self.pending)
+                    now_ms = self.dispatcher.node.clock.now_ms()
+                    done = self._repeated.run(view, start, end, self._out, now_ms, room) if room > 0 else start
                     if done > start:
                         start = done
                         if self._reserved:
@@ -153,8 +156,8 @@ class Connection:
                     stream.want(size + 4)
                     break
                 if stream.sending or (
-                    self._pending
-                    and (self._exclusive or len(self._pending) >= PENDING_MAX or view[body : body + 2] != _PRODUCE)
+                    self.pending
+                    and (self._exclusive or len(self.pending) >= PENDING_MAX or view[body : body + 2] != _PRODUCE)
                 ):
                     stream.pause()
                     break
@@ -232,22 +235,28 @@ class Connection:
         except Exception as failure:
             response = failure_response(route, context, request, failure)
         if type(response) is route.response_class:
-            if self._pending:
+            if self.pending:
                 self._queue_reply(route, context, response)
                 return
             route.encode_into(self._out, self._splits, correlation_id, response)
             if not route.is_produce:
                 self._flush()
                 return
-            if self._repeated is None:
-                from pylogd.broker.repeated_produce import RepeatedProduce
-
-                self._repeated = RepeatedProduce()
-            self._repeated.learn(key_and_version, route, frame, request, response, dispatcher.node)
+            self._learn(key_and_version, route, frame, request, response)
             if len(self._out) > _FLUSH_BYTES:
                 self._flush()
         elif response is not None:
+            if route.is_produce:
+                self._learn(key_and_version, route, frame, request, None)
             self._defer(route, context, request, response)
+
+    def _learn(self, key_and_version: int, route: Route, frame: memoryview, request: Any, response: Any) -> None:
+        """A Produce was handled: others like it may be appended without being decoded."""
+        if self._repeated is None:
+            from pylogd.broker.repeated_produce import RepeatedProduce
+
+            self._repeated = RepeatedProduce(self)
+        self._repeated.learn(key_and_version, route, frame, request, response)
 
     def _learn_client_id(self, text: bytes, length: int) -> None:
         if len(text) < length:
@@ -273,7 +282,7 @@ class Connection:
     def _queue_reply(self, route: Route, context: RequestContext, response: Any) -> None:
         pending = _Pending(route, context, None)
         pending.chunks = _frame(route, context.correlation_id, response)
-        self._pending.append(pending)
+        self.pending.append(pending)
 
     def _defer(self, route: Route, context: RequestContext, request: Any, answer: Any) -> None:
         pending = _Pending(route, context, request)
@@ -283,11 +292,11 @@ class Connection:
                 pending.request = None
             pending.deferred = answer
             self._exclusive = answer.exclusive
-            self._pending.append(pending)
+            self.pending.append(pending)
             answer.listen(lambda response: self._resolved(pending, response))
         elif inspect.isawaitable(answer):
             self._exclusive = True
-            self._pending.append(pending)
+            self.pending.append(pending)
             pending.task = asyncio.ensure_future(answer, loop=self.loop)  # type: ignore[assignment]
             assert pending.task is not None
             pending.task.add_done_callback(lambda task: self._task_done(pending, task))
@@ -325,8 +334,12 @@ class Connection:
             return
         pending.chunks = chunks
         pending.request = None
-        queue = self._pending
-        if queue[0] is not pending:
+        self.settled(pending)
+
+    def settled(self, pending: _Pending | WaitingReply) -> None:
+        """A pending reply has its bytes: send all that are next in the order."""
+        queue = self.pending
+        if self.closed or queue[0] is not pending:
             return
         ready: list[Any] = []
         while queue and queue[0].chunks is not None:
@@ -387,10 +400,12 @@ class Connection:
 
     def _end(self) -> None:
         self.closed = True
-        pending, self._pending = self._pending, deque()
+        pending, self.pending = self.pending, deque()
         for reply in pending:
             if reply.deferred is not None:
                 reply.deferred.abandon()
+        if self._repeated is not None:
+            self._repeated.close()
         if self._reserved:
             self._release_memory()
         self.server.forget(self)

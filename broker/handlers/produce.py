@@ -134,9 +134,7 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | De
     response = ProduceResponse(topics)
     if waiter is not None:
         return waiter.start(response, request.timeout_ms)
-    if failed and version >= 10:
-        _add_leaders(ctx, response)
-    return response
+    return with_leaders(ctx, response) if failed else response
 
 
 def error_response(
@@ -198,7 +196,10 @@ def _refused(
     return answer
 
 
-def _add_leaders(ctx: RequestContext, response: ProduceResponse) -> None:
+def with_leaders(ctx: RequestContext, response: ProduceResponse) -> ProduceResponse:
+    """Name the leader beside every NOT_LEADER_OR_FOLLOWER, for clients that understand it."""
+    if ctx.version < 10:
+        return response
     endpoints: dict[int, Any] = {}
     for topic in response.responses:
         for answer in topic.partition_responses:
@@ -208,6 +209,7 @@ def _add_leaders(ctx: RequestContext, response: ProduceResponse) -> None:
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
     response.node_endpoints = list(endpoints.values())
+    return response
 
 
 def _summary(topics: list[TopicProduceResponse]) -> str:
@@ -283,6 +285,4 @@ class _Acks:
         if self._timer is not None:
             self._timer.cancel()
         assert self._response is not None
-        if self._ctx.version >= 10:
-            _add_leaders(self._ctx, self._response)
-        self._deferred.resolve(self._response)
+        self._deferred.resolve(with_leaders(self._ctx, self._response))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker.dispatch import RequestContext, Route
+from pylogd.broker.dispatch import Deferred, RequestContext, Route
 from pylogd.broker.handlers import produce
 from pylogd.broker.repeated_produce import RepeatedProduce
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.batch import Record, build_batch
 from pylogd.protocol.codec import encode
+from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.framing import encode_request
 from pylogd.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pylogd.replication.partition import Partition
@@ -42,6 +44,23 @@ class Broker:
                 log = open_log(environment, str(folder), topic, index, LogConfig(), topic_id=topic_id)
                 self.replicas.add(topic, index, topic_id, log).become_leader(7, (1,))
         self.node: Any = SimpleNamespace(clock=self.clock, replicas=self.replicas)
+        self.timers: list[tuple[float, Any]] = []
+        self.now_s = 100.0
+
+    def repeated(self) -> RepeatedProduce:
+        self.connection: Any = SimpleNamespace(
+            dispatcher=SimpleNamespace(node=self.node),
+            pending=deque(),
+            loop=SimpleNamespace(time=lambda: self.now_s, call_at=self._call_at),
+            settled=lambda reply: self.settled.append(reply),
+        )
+        self.settled: list[Any] = []
+        return RepeatedProduce(self.connection)
+
+    def _call_at(self, when: float, job: Any) -> Any:
+        timer = (when, job)
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
 
     def partition(self, topic: str = "orders", index: int = 0) -> Partition:
         found = self.replicas.get(topic, index)
@@ -57,7 +76,9 @@ class Broker:
         correlation_id = int.from_bytes(view[4:8], "big")
         response = route.handle(RequestContext(version, "tests", correlation_id, None, self.node), request)  # type: ignore[arg-type]
         if repeated is not None:
-            repeated.learn(version, route, view, request, response, self.node)
+            repeated.learn(version, route, view, request, None if isinstance(response, Deferred) else response)
+        if isinstance(response, Deferred):
+            return b""
         out = bytearray()
         route.encode_into(out, [], correlation_id, response)
         return bytes(out)
@@ -102,14 +123,14 @@ def offset_position(reply: bytes) -> int:
 
 def run(repeated: RepeatedProduce, data: bytes) -> tuple[int, bytes]:
     out = bytearray()
-    return repeated.run(memoryview(bytearray(data)), 0, len(data), out, NOW_MS), bytes(out)
+    return repeated.run(memoryview(bytearray(data)), 0, len(data), out, NOW_MS, 512), bytes(out)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("value", [b"", b"x" * 200, b"y" * 20_000])
 def test_the_same_bytes_as_the_full_way(broker: Broker, version: int, acks: int, value: bytes) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(version, acks=acks), repeated, version)
     other = frame(version, acks=acks, correlation_id=77, value=value)
     stop, short = run(repeated, other)
@@ -123,7 +144,7 @@ def test_the_same_bytes_as_the_full_way(broker: Broker, version: int, acks: int,
 
 
 def test_several_partitions_and_requests_in_one_turn(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     for index in range(2):
         broker.full(frame(index=index), repeated)
     data = b"".join(frame(index=n % 2, correlation_id=n) for n in range(10))
@@ -135,7 +156,7 @@ def test_several_partitions_and_requests_in_one_turn(broker: Broker) -> None:
 
 
 def test_an_unfinished_request_waits(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(), repeated)
     whole, part = frame(), frame()
     for cut in range(len(part)):
@@ -165,7 +186,7 @@ def _tagged(data: bytes) -> bytes:
     ],
 )
 def test_what_differs_takes_the_full_way(broker: Broker, label: str, version: int, other: bytes) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(version), repeated, version)
     good = frame(version)
     assert run(repeated, good + other)[0] == len(good)
@@ -173,7 +194,7 @@ def test_what_differs_takes_the_full_way(broker: Broker, label: str, version: in
 
 
 def test_nothing_is_learned_from_a_refusal(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(acks=3), repeated)
     broker.full(frame(control=True), repeated)
     assert run(repeated, frame(acks=3)) == (0, b"")
@@ -181,25 +202,86 @@ def test_nothing_is_learned_from_a_refusal(broker: Broker) -> None:
 
 
 def test_a_partition_that_stops_leading_is_left_to_the_full_way(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(), repeated)
     broker.partition().become_follower(8, 2)
     assert run(repeated, frame()) == (0, b"")
 
 
-def test_a_partition_that_must_wait_is_left_to_the_full_way(broker: Broker) -> None:
-    repeated = RepeatedProduce()
-    broker.full(frame(), repeated)
+def _never_flushed(broker: Broker) -> list[Any]:
+    """From now on the first partition's acknowledgements wait for a flush, which only the test does."""
+    asked: list[Any] = []
     log = broker.partition().log
+    log.environment.request_flush = lambda log, up_to=None: asked.append(log)  # type: ignore[method-assign]
     log.update_config(LogConfig(flush_messages=1))
-    assert run(repeated, frame()) == (0, b"")
+    return asked
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+def test_replies_wait_for_the_flush_in_the_order_of_their_requests(broker: Broker, acks: int) -> None:
+    repeated = broker.repeated()
+    broker.full(frame(acks=acks, index=1), repeated)
+    broker.full(frame(acks=acks), repeated)
+    asked = _never_flushed(broker)
+    data = frame(acks=acks, correlation_id=1) + frame(acks=acks, index=1, correlation_id=2)
+    assert run(repeated, data) == (len(data), b"")
+    waiting, behind = broker.connection.pending
+    assert asked
+    assert waiting.chunks is None
+    assert int.from_bytes(behind.chunks[0][4:8], "big") == 2, "done, but not the first in line"
+    log = broker.partition().log
+    log.flush()
+    assert broker.settled == [waiting]
+    assert int.from_bytes(waiting.chunks[0][4:8], "big") == 1
     log.update_config(LogConfig())
-    broker.partition().become_leader(8, (1, 2), (1, 2))
-    assert run(repeated, frame()) == (0, b"")
+    full = broker.full(frame(acks=acks, correlation_id=1))
+    at = offset_position(full)
+    assert waiting.chunks[0] == full[:at] + (1).to_bytes(8, "big") + full[at + 8 :]
+
+
+def test_a_reply_that_waits_too_long(broker: Broker) -> None:
+    repeated = broker.repeated()
+    broker.full(frame(), repeated)
+    _never_flushed(broker)
+    run(repeated, frame(correlation_id=1) + frame(correlation_id=2))
+    ((when, job),) = broker.timers
+    assert when == broker.now_s + 30
+    broker.timers.clear()
+    broker.now_s = when
+    job()
+    for number, reply in enumerate(broker.connection.pending, 1):
+        answer = reply.chunks[0]
+        at = offset_position(answer)
+        assert int.from_bytes(answer[4:8], "big") == number
+        assert int.from_bytes(answer[at - 2 : at], "big") == ErrorCode.REQUEST_TIMED_OUT
+        assert int.from_bytes(answer[at : at + 8], "big") == number
+    assert not broker.partition().waiters.acks
+    assert not broker.timers
+
+
+def test_a_reply_that_waits_when_leadership_ends(broker: Broker) -> None:
+    repeated = broker.repeated()
+    broker.full(frame(), repeated)
+    _never_flushed(broker)
+    run(repeated, frame())
+    broker.partition().become_follower(8, 2)
+    (reply,) = broker.connection.pending
+    answer = reply.chunks[0]
+    at = offset_position(answer)
+    assert int.from_bytes(answer[at - 2 : at], "big") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_no_more_replies_wait_than_there_is_room_for(broker: Broker) -> None:
+    repeated = broker.repeated()
+    broker.full(frame(), repeated)
+    _never_flushed(broker)
+    data = memoryview(bytearray(frame() * 5))
+    assert repeated.run(data, 0, len(data), bytearray(), NOW_MS, 3) == 3 * len(frame())
+    assert len(broker.connection.pending) == 3
 
 
 def test_a_recreated_topic_is_learned_anew(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(), repeated)
     log = broker.partition().log
     broker.replicas.remove("orders", 0)
@@ -211,7 +293,7 @@ def test_a_recreated_topic_is_learned_anew(broker: Broker) -> None:
 
 
 def test_a_producer_that_moves_on_to_another_topic(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     broker.full(frame(), repeated)
     other = frame(topic="a longer name")
     for _ in range(20):
@@ -221,7 +303,7 @@ def test_a_producer_that_moves_on_to_another_topic(broker: Broker) -> None:
 
 
 def test_duplicates_of_an_idempotent_producer_keep_their_offset(broker: Broker) -> None:
-    repeated = RepeatedProduce()
+    repeated = broker.repeated()
     batch = {"producer_id": 9, "producer_epoch": 0}
     broker.full(frame(base_sequence=0, **batch), repeated)
     data = frame(base_sequence=1, **batch) + frame(base_sequence=1, **batch)
