@@ -16,9 +16,7 @@ from support.broker import Pylogd
 from support.daemon import Daemon
 from support.jvm import ToolHost
 from support.kafka import ApacheKafka
-
-TARGET = os.environ.get("PYLOGD_TEST_TARGET", "pylogd")
-TARGETS: dict[str, type[Daemon]] = {"pylogd": Pylogd, "kafka": ApacheKafka}
+from support.target import TARGET, TARGETS
 
 # Cheap first: a broken codec should not be found by a Spark job.
 ORDER = ["test_tree.py", "protocol", "runtime", "config", "storage", "replication", "controller", "broker", "api"]

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import pytest
-
 from support.admin import Admin
 from support.daemon import Daemon
 from support.jvm import ToolHost

@@ -13,7 +13,6 @@ from pathlib import Path
 
 import confluent_kafka
 import pytest
-
 from support.admin import Admin
 from support.clients import Confluent, Message
 from support.daemon import Daemon

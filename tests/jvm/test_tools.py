@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from support.admin import Admin
 from support.daemon import Daemon
 from support.tools import Tools
