@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
+import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -11,6 +14,8 @@ from pylogd import __version__
 from pylogd.broker import main as command
 from pylogd.broker import meta_properties
 from pylogd.config.docs import reference
+from support.broker import Pylogd
+from support.ports import free_ports
 
 
 @pytest.fixture
@@ -111,3 +116,75 @@ def test_the_installed_command_exits_with_the_code(here: Path) -> None:
     )
     assert done.returncode == 2
     assert done.stderr == "pylogd: --set: unknown configuration nope\n"
+
+
+# -- a node as a process
+
+
+def test_a_node_says_when_it_is_ready_and_stops_cleanly(new_pylogd: Callable[..., Pylogd]) -> None:
+    node = new_pylogd()
+    [banner] = [line for line in node.log_text().splitlines() if " ready: " in line]
+    assert f"pylogd {__version__} ready: node 1 (broker+controller)" in banner
+    assert f"PLAINTEXT://127.0.0.1:{node.port}" in banner
+    assert str(node.data) in banner
+    assert not (node.data / ".kafka_cleanshutdown").exists()
+    assert node.terminate() == 0
+    assert (node.data / ".kafka_cleanshutdown").exists()
+
+
+def test_a_second_signal_ends_it_at_once(new_pylogd: Callable[..., Pylogd]) -> None:
+    node = new_pylogd()
+    process = node.process
+    assert process is not None
+    # Both are pending when it runs again, so that the second one finds a shutdown under way.
+    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
+        process.send_signal(number)
+    assert process.wait(30) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+    assert not (node.data / ".kafka_cleanshutdown").exists()
+
+
+def start_and_fail(node: Pylogd, changes: dict[str, str]) -> str:
+    """Start a second process beside the node and return its only log line."""
+    text = node.write_properties().read_text() + "".join(f"{key}={value}\n" for key, value in changes.items())
+    path = node.directory / "second.properties"
+    path.write_text(text)
+    command_line = [*node.command()[:-1], str(path)]
+    done = subprocess.run(command_line, capture_output=True, text=True, timeout=60, cwd=node.directory)
+    assert done.returncode == 1, done
+    assert "Traceback" not in done.stderr
+    [line] = done.stderr.splitlines()
+    assert " ERROR pylogd cannot start: " in line
+    return line
+
+
+def test_starts_that_cannot_succeed_say_why_in_one_line(new_pylogd: Callable[..., Pylogd]) -> None:
+    node = new_pylogd()
+    ports = free_ports(2)
+    elsewhere = {
+        "listeners": f"PLAINTEXT://127.0.0.1:{ports[0]},CONTROLLER://127.0.0.1:{ports[1]}",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{ports[1]}",
+    }
+    assert f"log directory {node.data} is locked by a running broker" in start_and_fail(node, elsewhere)
+    other = {"log.dirs": str(node.directory / "other")}
+    assert f":{node.controller_port}: Address already in use" in start_and_fail(node, other)
+    assert "belongs to node 1, but node.id is 2" in start_and_fail(node, {**elsewhere, "node.id": "2"})
+    (node.directory / "file").write_text("")
+    blocked = {**elsewhere, "log.dirs": str(node.directory / "file" / "below")}
+    assert "file" in start_and_fail(node, blocked)
+    node.stop()
+
+
+def test_log_lines_can_be_json(new_pylogd: Callable[..., Pylogd]) -> None:
+    node = new_pylogd({"pylogd.logging.format": "json"})
+    node.stop()
+    lines = [json.loads(line) for line in node.log_text().splitlines()]
+    assert any("ready" in line["message"] for line in lines)
+    assert {"signal": "SIGTERM"}.items() <= next(line for line in lines if line["message"] == "shutting down").items()
+
+
+def test_a_node_started_twice_is_the_same_node(new_pylogd: Callable[..., Pylogd]) -> None:
+    node = new_pylogd()
+    meta = (node.data / "meta.properties").read_text()
+    node.restart()
+    assert (node.data / "meta.properties").read_text() == meta
+    node.stop()
