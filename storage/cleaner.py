@@ -380,6 +380,14 @@ class LogCleaner:
             path = f"{directory}/{checkpoint.CLEANER_OFFSET}"
             await self._workers.offload(checkpoint.write_offsets, self._files, path, table)
 
+    def truncated(self, topic: str, partition: int, directory: str, offset: int) -> None:
+        """The log was cut: what comes at and behind `offset` from now on has never been compacted."""
+        table = self._table(directory)
+        if table.get((topic, partition), -1) > offset:
+            table[topic, partition] = offset
+            self._stale[directory] = None
+            self.wake()
+
     def forget(self, topic: str, partition: int, directory: str) -> None:
         """The partition leaves the directory: a later one of the same name must not inherit its checkpoint."""
         self.uncleanable.discard((topic, partition))
