@@ -221,10 +221,11 @@ class RepeatedProduce:
         wait. Returns where the first other request starts."""
         heads, records_at = self._heads, _OPENING_BYTES + self._head_bytes
         pending = self._connection.pending
+        size_max = self._connection.server.limits.request_bytes_max
         while end - start > records_at + 4:
             size, key_and_version, correlation_id = _opening(view, start)
             stop = start + 4 + size
-            if stop > end:
+            if stop > end or size > size_max:
                 break
             position = start + records_at
             head = heads.get(view[start + _OPENING_BYTES : position].tobytes())
