@@ -465,7 +465,7 @@ OF_THE_INSTALLATION = {
 def describe_broker_configs(talker: Talker) -> None:
     row = {"resource_type": BROKER, "resource_name": "1", "configuration_keys": None}
     answer = talker.ask_quietly("DescribeConfigs", 4, resources=[row])
-    for entry in answer.results[0].configs:
+    for entry in sorted(answer.results[0].configs, key=lambda entry: str(entry.name)):
         if entry.name not in OF_THE_INSTALLATION and not entry.name.startswith("pylogd."):
             kind = [entry.read_only, entry.config_source, entry.is_sensitive, entry.config_type]
             talker.note(entry.name, 4, [entry.value, *kind])

@@ -22,7 +22,7 @@ class ApacheKafka(Daemon):
         if (self.data / "meta.properties").exists():
             return
         cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-        args = ["format", "-t", cluster_id, "-c", str(properties), "--standalone"]
+        args = ["format", f"--cluster-id={cluster_id}", "-c", str(properties), "--standalone"]  # an id may start with -
         done = subprocess.run(
             tool_command("kafka.tools.StorageTool", *args), capture_output=True, text=True, timeout=120
         )
