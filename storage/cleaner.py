@@ -248,13 +248,13 @@ class LogCleaner:
         compactor = self._compactor()
         try:
             while not self._closing:
+                self._wake.clear()  # before looking: a call from now on is about something newer
                 await self._write_stale()
                 target = self.choose()
                 if target is not None:
                     await self.clean(target, compactor)
                     continue
                 await compactor.close()  # an idle broker has no compaction process
-                self._wake.clear()
                 try:
                     await asyncio.wait_for(self._wake.wait(), self.config.backoff_ms / 1000)
                 except TimeoutError:
