@@ -233,7 +233,7 @@ def _zstd_check_whole(data: memoryview) -> None:
     if not end:
         raise CompressionError("zstd: stream ended prematurely")
     while pos < end:
-        skippable = data[pos] & 0xF0 == 0x50 and data[pos + 1 : pos + 4] == b"\x2a\x4d\x18"
+        skippable = data[pos] & 0xF0 == 0x50 and bytes(data[pos + 1 : pos + 4]) == b"\x2a\x4d\x18"
         if skippable and end - pos >= 8:
             pos += 8 + int.from_bytes(data[pos + 4 : pos + 8], "little")
             continue

@@ -254,23 +254,23 @@ def _validate_records(
             max_timestamp = timestamp
         if raw.offset_delta != index:
             in_order = False
-        error = None
+        refused = None
         if needs_key and raw.key_size < 0:
-            error = RecordError(index, f"Compacted topic cannot accept message without key in topic partition {log}")
+            refused = RecordError(index, f"Compacted topic cannot accept message without key in topic partition {log}")
         elif not by_append_time and timestamp != batch.NO_TIMESTAMP:
             ahead_ms = timestamp - now_ms
             if ahead_ms > after_max_ms or -ahead_ms > before_max_ms:
                 bad_timestamp = True
-                error = RecordError(
+                refused = RecordError(
                     index,
                     f"Timestamp {timestamp} of message with offset {raw.offset_delta} is out of range. The timestamp "
                     f"should be within [{now_ms - before_max_ms}, {now_ms + after_max_ms}]",
                 )
         elif flagged:
             bad_timestamp = True
-            error = _append_time_by_producer(index)
-        if error is not None and len(errors) < _RECORD_ERRORS_MAX:
-            errors.append(error)
+            refused = _append_time_by_producer(index)
+        if refused is not None and len(errors) < _RECORD_ERRORS_MAX:
+            errors.append(refused)
     if errors:
         raise _refused(errors, ErrorCode.INVALID_TIMESTAMP if bad_timestamp else ErrorCode.INVALID_RECORD)
 
