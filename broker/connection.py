@@ -139,7 +139,9 @@ class Connection:
                 if self._repeated is not None and not self._exclusive and not stream.sending:
                     room = PENDING_MAX - len(self.pending)
                     now_ms = self.dispatcher.node.clock.now_ms()
-                    done = self._repeated.run(view, start, end, self._out, now_ms, room) if room > 0 else start
+                    done = start
+                    if room > 0:
+                        done = self._repeated.run(view, start, end, self._out, now_ms, room, size_max)
                     if done > start:
                         start = done
                         if self._reserved:

@@ -215,13 +215,21 @@ class RepeatedProduce:
         if known is None or known.partition is not partition or known.key_and_version != key_and_version:
             self._heads[head] = _Head(key_and_version, route, partition, request)
 
-    def run(self, view: memoryview, start: int, end: int, out: bytearray, now_ms: int, room: int) -> int:
+    def run(
+        self,
+        view: memoryview,
+        start: int,
+        end: int,
+        out: bytearray,
+        now_ms: int,
+        room: int,
+        size_max: int = 0x7FFFFFFF,
+    ) -> int:
         """Append the requests at the beginning of view[start:end] as long as they have remembered heads. Replies go to
         `out`, or to the connection's pending ones, of which there may be `room` more, if there are any or if they must
         wait. Returns where the first other request starts."""
         heads, records_at = self._heads, _OPENING_BYTES + self._head_bytes
         pending = self._connection.pending
-        size_max = self._connection.server.limits.request_bytes_max
         while end - start > records_at + 4:
             size, key_and_version, correlation_id = _opening(view, start)
             stop = start + 4 + size
