@@ -232,7 +232,7 @@ class Node:
             self.failure.set_result(reason)
 
     def _directory_failed(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
-        self.replicas.directory_failed(directory.path)
+        self.replicas.directory_failed(lost)
         if directory.path == self.config.metadata_log_dir:
             self._fail(f"the metadata directory {directory.path} is offline")
         elif not any(other.online for other in self.logs.directories):
