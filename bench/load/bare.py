@@ -38,17 +38,16 @@ def sendfile_server(path: str, reply_bytes: int, seconds: float) -> Work:
                     continue
                 connection, state = key.fileobj, key.data  # type: ignore[assignment]
                 try:
-                    request = connection.recv(65_536)
-                except ConnectionResetError:
-                    request = b""
-                if not request:
+                    if not connection.recv(65_536):
+                        raise ConnectionResetError
+                    connection.sendall(struct.pack(">i", reply_bytes), socket.MSG_MORE)
+                    position, end = state[0], state[0] + reply_bytes
+                    while position < end:
+                        position += os.sendfile(connection.fileno(), file.fileno(), position, end - position)
+                except ConnectionError:  # the client has seen enough
                     selector.unregister(connection)
                     connection.close()
                     continue
-                connection.sendall(struct.pack(">i", reply_bytes), socket.MSG_MORE)
-                position, end = state[0], state[0] + reply_bytes
-                while position < end:
-                    position += os.sendfile(connection.fileno(), file.fileno(), position, end - position)
                 state[0] = end % size
                 served += reply_bytes
     return {"bytes": served, "cpu_seconds": time.process_time() - cpu}

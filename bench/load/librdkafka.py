@@ -110,6 +110,14 @@ def _check(message: Message) -> None:
         raise RuntimeError(str(error))
 
 
+def _await_first(consumer: Consumer) -> None:
+    """librdkafka may take a second to connect; a consumer is ready when it has received something."""
+    message = consumer.poll(60)
+    if message is None:
+        raise RuntimeError("nothing to consume")
+    _check(message)
+
+
 def consume(port: int, topic: str, partitions: int, messages: int) -> Work:
     """Consumes a known number of messages from the beginning."""
     consumer = _consumer(
@@ -118,10 +126,7 @@ def consume(port: int, topic: str, partitions: int, messages: int) -> Work:
         partitions,
         **{"queued.min.messages": 1_000_000, "queued.max.messages.kbytes": 262_144, "fetch.message.max.bytes": 8 << 20},
     )
-    first = consumer.consume(1, 30)
-    if not first:
-        raise RuntimeError("nothing to consume")
-    _check(first[0])
+    _await_first(consumer)
     consumer.unassign()
     yield
     started = time.perf_counter()
@@ -159,8 +164,9 @@ def produce_latency(port: int, topic: str, value_size: int, count: int) -> Work:
 def produce_stamped(port: int, topic: str, value_size: int, count: int, per_second: float) -> Work:
     """Produces at a steady rate; each value starts with the moment it was produced (CLOCK_MONOTONIC, one machine)."""
     producer = _producer(port, **{"linger.ms": 0, "socket.nagle.disable": True})
-    producer.list_topics(topic, timeout=30)
     filler = b"x" * (value_size - 8)
+    producer.produce(topic, bytes(8) + filler, partition=0)
+    _delivered(producer)
     yield
     started = time.perf_counter()
     for index in range(count):
@@ -175,7 +181,7 @@ def produce_stamped(port: int, topic: str, value_size: int, count: int, per_seco
 def consume_stamped(port: int, topic: str, count: int, skip: int) -> Work:
     """Measures how old each message is when it reaches the application."""
     consumer = _consumer(port, topic, 1)
-    consumer.poll(0.5)
+    _await_first(consumer)
     yield
     samples: list[float] = []
     received = 0
@@ -194,11 +200,11 @@ def consume_stamped(port: int, topic: str, count: int, skip: int) -> Work:
 
 
 def follow(port: int, topic: str, partitions: int, messages: int) -> Work:
-    """Consumes messages while they are being produced."""
+    """Consumes messages while they are being produced, after the one that the producer sends to set up."""
     consumer = _consumer(
         port, topic, partitions, **{"queued.min.messages": 100_000, "fetch.message.max.bytes": 4 << 20}
     )
-    consumer.poll(0.2)
+    _await_first(consumer)
     yield
     started = time.perf_counter()
     received = 0

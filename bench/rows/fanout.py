@@ -34,7 +34,6 @@ def measure(bench: Bench) -> list[Row]:
 def _once(bench: Bench, broker: Broker, consumers: int) -> dict[str, float]:
     total = int(bench.scale(200e6, 20e6) / (1 if consumers < 20 else 4))
     with bench.topic(broker) as topic:
-        # The producer sends one message before it is ready, which consumers see as well.
         messages = total // VALUE_SIZE
         follow = {"topic": topic, "partitions": 1, "messages": messages}
         loads = [bench.load("librdkafka", "follow", broker, **follow) for _ in range(consumers)]
