@@ -18,6 +18,7 @@ def check_broker(config: BrokerConfig) -> list[str]:
     _check_quorum(config)
     _check_listeners(config)
     _check_sockets(config)
+    _check_supported(config)
     warnings = []
     heartbeat, session = config["broker.heartbeat.interval.ms"], config["broker.session.timeout.ms"]
     if heartbeat * 2 > session:
@@ -197,3 +198,26 @@ def _check_sockets(config: BrokerConfig) -> None:
             "sasl.mechanism.inter.broker.protocol",
             f"Must be one of sasl.enabled.mechanisms ({','.join(enabled)})",
         )
+
+
+def _check_supported(config: BrokerConfig) -> None:
+    """What would be dangerous to ignore: a user who asks for protection must not get a broker without it."""
+    protocols = config.security_protocols
+    for endpoint in config.listeners:
+        protocol = protocols[endpoint.name]
+        if protocol != "PLAINTEXT":
+            raise ConfigError(
+                "listeners", str(endpoint), f"This version cannot serve {protocol}; only PLAINTEXT is available"
+            )
+    _require(
+        not config["authorizer.class.name"],
+        config,
+        "authorizer.class.name",
+        "This version has no access control; remove the key to run without it",
+    )
+    _require(
+        not config["remote.log.storage.system.enable"],
+        config,
+        "remote.log.storage.system.enable",
+        "This version has no tiered storage",
+    )

@@ -38,7 +38,8 @@ leave theirs. Keys of one listener (`listener.name.<listener>.<key>`) are known 
 
 *Update* says whether a key can be changed while the broker runs, for the whole cluster or for one broker, with
 `kafka-configs.sh --alter`. Keys marked † are accepted, checked and shown, but nothing in pylogd acts on them yet or
-ever will because they are about the JVM.
+ever will because they are about the JVM. What would be dangerous to ignore is refused instead: listeners with another
+security protocol than PLAINTEXT, `authorizer.class.name`, `remote.log.storage.system.enable`.
 """
 
 

@@ -14,39 +14,39 @@ if TYPE_CHECKING:
 
 GROUP_KEYS: Final = parse_table("""
 # Group
-consumer.session.timeout.ms int 45000 1.. medium
+consumer.session.timeout.ms int 45000 1.. medium inert
     Session time-out of the members.
-consumer.heartbeat.interval.ms int 5000 1.. medium
+consumer.heartbeat.interval.ms int 5000 1.. medium inert
     Heartbeat interval of the members.
-consumer.assignment.interval.ms int 1000 0.. medium
+consumer.assignment.interval.ms int 1000 0.. medium inert
     Least time between two assignments.
-share.session.timeout.ms int 45000 1.. medium
+share.session.timeout.ms int 45000 1.. medium inert
     Session time-out of the share group's members.
-share.heartbeat.interval.ms int 5000 1.. medium
+share.heartbeat.interval.ms int 5000 1.. medium inert
     Heartbeat interval of the share group's members.
-share.assignment.interval.ms int 1000 0.. medium
+share.assignment.interval.ms int 1000 0.. medium inert
     Least time between two assignments of the share group.
-share.record.lock.duration.ms int 30000 1000.. medium
+share.record.lock.duration.ms int 30000 1000.. medium inert
     How long a delivered record is reserved for its consumer.
-share.delivery.count.limit int 5 2.. medium
+share.delivery.count.limit int 5 2.. medium inert
     Deliveries of one record before it is given up.
-share.partition.max.record.locks int 2000 100.. medium
+share.partition.max.record.locks int 2000 100.. medium inert
     Most records of one partition reserved at one time.
-share.auto.offset.reset string latest reset medium
+share.auto.offset.reset string latest reset medium inert
     Where a new share group starts: earliest, latest, or by_duration:<ISO 8601 duration> ago.
-share.isolation.level string read_uncommitted {read_committed,read_uncommitted} medium
+share.isolation.level string read_uncommitted {read_committed,read_uncommitted} medium inert
     Whether records of aborted transactions are delivered.
-share.renew.acknowledge.enable boolean true * medium
+share.renew.acknowledge.enable boolean true * medium inert
     Allow a consumer to extend its reservation of a record.
-streams.session.timeout.ms int 45000 1.. medium
+streams.session.timeout.ms int 45000 1.. medium inert
     Session time-out of the streams group's members.
-streams.heartbeat.interval.ms int 5000 1.. medium
+streams.heartbeat.interval.ms int 5000 1.. medium inert
     Heartbeat interval of the streams group's members.
-streams.assignment.interval.ms int 1000 0.. medium
+streams.assignment.interval.ms int 1000 0.. medium inert
     Least time between two assignments of the streams group.
-streams.num.standby.replicas int 0 0.. medium
+streams.num.standby.replicas int 0 0.. medium inert
     Standby copies of each task.
-streams.initial.rebalance.delay.ms int 3000 0.. medium
+streams.initial.rebalance.delay.ms int 3000 0.. medium inert
     Wait for more members before the first assignment.
 """)
 

@@ -8,7 +8,7 @@ log.dir list /tmp/kafka-logs list high
     Directory for topic data when log.dirs is not set.
 cordoned.log.dirs list "" list? medium per-broker
     Directories that get no new partitions; * means all of them.
-log.dir.failure.timeout.ms long 30000 1.. low
+log.dir.failure.timeout.ms long 30000 1.. low inert
     A broker that cannot report a failed directory to the controller in this time stops.
 log.initial.task.delay.ms long 30000 0.. low internal
     Wait after start-up before the first background work on logs.
@@ -96,7 +96,7 @@ log.cleaner.io.max.bytes.per.second double 1.7976931348623157E308 * medium clust
     Limit on the cleaner's reads and writes together.
 log.cleaner.dedupe.buffer.size long 134217728 * medium cluster-wide
     Memory of the cleaner's offset map, over all workers.
-log.cleaner.io.buffer.size int 524288 0.. medium cluster-wide
+log.cleaner.io.buffer.size int 524288 0.. medium cluster-wide inert
     Memory of the cleaner's I/O buffers, over all workers.
 log.cleaner.io.buffer.load.factor double 0.9 * medium cluster-wide
     How full the cleaner's offset map may get.
@@ -116,40 +116,40 @@ producer.id.expiration.ms int 86400000 1.. low cluster-wide
     Forget a producer's state after this time without a write.
 producer.id.expiration.check.interval.ms int 600000 1.. low internal
     How often expired producer state is removed.
-transaction.partition.verification.enable boolean true * low cluster-wide
+transaction.partition.verification.enable boolean true * low cluster-wide inert
     Check with the coordinator that a transactional write belongs to an open transaction.
 
 # Replication
-num.replica.fetchers int 1 1.. high cluster-wide
+num.replica.fetchers int 1 1.. high cluster-wide inert
     Fetchers per source broker.
-replica.fetch.min.bytes int 1 * high
+replica.fetch.min.bytes int 1 * high inert
     Least bytes a follower waits for in a fetch.
-replica.fetch.max.bytes int 1048576 0.. medium
+replica.fetch.max.bytes int 1048576 0.. medium inert
     Most bytes of one partition in a follower's fetch.
-replica.fetch.response.max.bytes int 10485760 0.. medium
+replica.fetch.response.max.bytes int 10485760 0.. medium inert
     Most bytes of a follower's whole fetch.
-replica.fetch.wait.max.ms int 500 * high
+replica.fetch.wait.max.ms int 500 * high inert
     Longest wait of a follower's fetch.
-replica.fetch.backoff.ms int 1000 0.. medium
+replica.fetch.backoff.ms int 1000 0.. medium inert
     Wait after a failed fetch of a partition.
-replica.lag.time.max.ms long 30000 * high
+replica.lag.time.max.ms long 30000 * high inert
     A follower that has not caught up for this long leaves the in-sync set.
-replica.socket.timeout.ms int 30000 * high
+replica.socket.timeout.ms int 30000 * high inert
     Time-out of a follower's requests.
-replica.socket.receive.buffer.bytes int 65536 * high
+replica.socket.receive.buffer.bytes int 65536 * high inert
     SO_RCVBUF of a follower's sockets.
 replica.high.watermark.checkpoint.interval.ms long 5000 * high
     How often high watermarks are saved.
-replica.selector.class string null * medium
+replica.selector.class string null * medium inert
     Class that picks the replica a consumer should read from.
-follower.fetch.last.tiered.offset.enable boolean false * medium cluster-wide
+follower.fetch.last.tiered.offset.enable boolean false * medium cluster-wide inert
     Let an empty follower start at the last tiered offset.
 
 # Replication quotas: only ever dynamic
-leader.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide dynamic-only
+leader.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide dynamic-only inert
     Bytes per second that leaders send for throttled replicas.
-follower.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide dynamic-only
+follower.replication.throttled.rate long 9223372036854775807 0.. medium cluster-wide dynamic-only inert
     Bytes per second that followers fetch for throttled replicas.
-replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. medium cluster-wide dynamic-only
+replica.alter.log.dirs.io.max.bytes.per.second long 9223372036854775807 0.. medium cluster-wide dynamic-only inert
     Bytes per second moved between log directories.
 """

@@ -36,17 +36,17 @@ flush.messages long 9223372036854775807 1.. medium
     Flush after this many records. At 1 an acknowledgement waits for the flush.
 flush.ms long 9223372036854775807 0.. medium
     Flush after this time.
-follower.replication.throttled.replicas list "" replicas medium
+follower.replication.throttled.replicas list "" replicas medium inert
     Replicas whose fetching is throttled, as partition:broker pairs, or *.
-leader.replication.throttled.replicas list "" replicas medium
+leader.replication.throttled.replicas list "" replicas medium inert
     Replicas whose sending is throttled, as partition:broker pairs, or *.
 index.interval.bytes int 4096 0.. medium
     Bytes of log between two index entries.
 internal.segment.bytes int null * medium internal
     Test override of segment.bytes without its lower bound.
-local.retention.bytes long -2 -2.. medium
+local.retention.bytes long -2 -2.. medium inert
     How many bytes of tiered segments also stay on local disk; -2 is retention.bytes.
-local.retention.ms long -2 -2.. medium
+local.retention.ms long -2 -2.. medium inert
     How long tiered segments also stay on local disk; -2 is retention.ms.
 max.compaction.lag.ms long 9223372036854775807 1.. medium
     Records older than this are compacted whatever the ratio.
@@ -66,11 +66,11 @@ min.insync.replicas int 1 1.. medium
     In-sync replicas that an acks=all write needs.
 preallocate boolean false * medium
     Create segment files at full size.
-remote.log.copy.disable boolean false * medium
+remote.log.copy.disable boolean false * medium inert
     Stop copying segments to remote storage.
-remote.log.delete.on.disable boolean false * medium
+remote.log.delete.on.disable boolean false * medium inert
     Delete remote data when tiered storage is turned off for the topic.
-remote.storage.enable boolean false * medium
+remote.storage.enable boolean false * medium inert
     Tier this topic's segments to remote storage.
 retention.bytes long -1 * medium
     Delete the oldest segments of a partition above this size; -1 keeps them.

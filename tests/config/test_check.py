@@ -21,6 +21,7 @@ BROKER = {
     "controller.listener.names": "CONTROLLER",
     "controller.quorum.bootstrap.servers": "localhost:9093",
 }
+TLS = {"listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SSL:SSL,C:PLAINTEXT"}
 CONTROLLER = {**COMBINED, "process.roles": "controller", "listeners": "CONTROLLER://:9093"}
 
 
@@ -53,6 +54,14 @@ def test_usual_configurations_pass(base: dict[str, str]) -> None:
         (COMBINED, {"queued.max.request.bytes": "5"}, "queued.max.request.bytes"),
         (COMBINED, {"max.connections.per.ip": "0"}, "max.connections.per.ip"),
         (COMBINED, {"max.connections.per.ip.overrides": "x"}, "max.connections.per.ip.overrides"),
+        (COMBINED, {"listener.security.protocol.map": "PLAINTEXT:SSL,CONTROLLER:PLAINTEXT"}, "listeners"),
+        (
+            COMBINED,
+            {"listeners": "PLAINTEXT://:1,SSL://:2,C://:3", "controller.listener.names": "C", **TLS},
+            "listeners",
+        ),
+        (COMBINED, {"authorizer.class.name": "x.StandardAuthorizer"}, "authorizer.class.name"),
+        (COMBINED, {"remote.log.storage.system.enable": "true"}, "remote.log.storage.system.enable"),
         (COMBINED, {"connections.max.idle.ms": "50"}, "connection.failed.authentication.delay.ms"),
         (BROKER, {"controller.quorum.bootstrap.servers": ""}, "controller.quorum.bootstrap.servers"),
         (BROKER, {"controller.quorum.voters": "1@a:9093"}, "controller.quorum.voters"),
