@@ -147,7 +147,9 @@ class Formatter:
             self._refuse_orphans(path)
         ids = {path: meta.directory_id for path, meta in self.found.items() if meta.directory_id is not None}
         formatted = []
-        for path in self.empty:
+        # The metadata directory comes first: a crash after it leaves a node that can start, any other order one whose
+        # metadata seems lost.
+        for path in sorted(self.empty, key=lambda path: path != self.metadata_dir):
             try:
                 directory_id = self._format_one(path, cluster_id, voters, set(ids.values()))
             except OSError as error:

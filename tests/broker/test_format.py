@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -26,6 +27,7 @@ from pylogd.controller.records import decode_batches
 from pylogd.protocol import uuids
 from pylogd.runtime.clock import Clock, ManualClock
 from pylogd.runtime.files import FileSystem
+from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
 from support.jvm import ToolHost
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"
@@ -156,6 +158,28 @@ def test_formatting_that_was_cut_short_is_done_again(tmp_path: Path) -> None:
     snapshot = (tmp_path / "a" / METADATA_PARTITION / FIRST_SNAPSHOT).read_bytes()
     voters = [record.message for batch in decode_batches(snapshot) for record in batch.records][2].voters
     assert voters[0].voter_directory_id == done.ids[str(tmp_path / "a")]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_crash_at_any_step_of_formatting_is_survived(seed: int) -> None:
+    # The metadata directory is the first one, whatever its name sorts like.
+    settings = config(Path("/data/b"), Path("/data/a"))
+    whole = SimulatedFileSystem(seed)
+    Formatter(settings, whole, ManualClock(), random.Random(seed).randbytes).prepare()
+    for step in range(1, whole.steps + 1):
+        files = SimulatedFileSystem(seed * 1000 + step)
+        files.crash_at = step
+        with pytest.raises(Crash):
+            Formatter(settings, files, ManualClock(), random.Random(step).randbytes).prepare()
+        survived = files.after_crash()
+        done = Formatter(settings, survived, ManualClock(), random.Random(-step).randbytes).prepare()
+        snapshot = survived.read_bytes(f"/data/b/{METADATA_PARTITION}/{FIRST_SNAPSHOT}")
+        voters = [record.message for batch in decode_batches(snapshot) for record in batch.records][2].voters
+        assert voters[0].voter_directory_id == done.ids["/data/b"]
+        for path in ("/data/a", "/data/b"):
+            meta = meta_properties.read(survived, path)
+            assert meta == MetaProperties(done.cluster_id, 1, done.ids[path])
+            assert len(list(decode_batches(survived.read_bytes(f"{path}/{BOOTSTRAP_NAME}")))) == 3
 
 
 @pytest.mark.parametrize(
