@@ -1,6 +1,6 @@
 """The life of the process around a node: event loop, signals, banner, exit code.
 
-The first SIGTERM or SIGINT starts a clean shutdown (flush, checkpoint, clean-shutdown marker); the second one ends the
+The first SIGTERM, SIGINT or SIGHUP starts a clean shutdown (flush, checkpoint, clean-shutdown marker); the second one ends the
 process at once, and the next start recovers as after a crash.
 """
 
@@ -50,8 +50,9 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
         _LOGGER.info("shutting down", extra=logs.fields(signal=signal.Signals(number).name))
         stop.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal, number)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup
+            loop.add_signal_handler(number, on_signal, number)
     node = Node(config)
     starting = loop.create_task(node.start())
     stopping = loop.create_task(stop.wait())

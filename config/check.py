@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import posixpath
+
 from pylogd.config import topic
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig
 from pylogd.config.errors import ConfigError
@@ -41,6 +43,8 @@ def _check_logs(config: BrokerConfig) -> None:
     _require(values["segment.ms"] >= 1, config, "log.roll.ms", "Value must be at least 1")
     _require(values["segment.jitter.ms"] >= 0, config, "log.roll.jitter.ms", "Value must be at least 0")
     _require(values["retention.ms"] != 0, config, "log.retention.ms", "Value must be -1 (unlimited) or at least 1")
+    paths = [posixpath.normpath(path) for path in config.log_dirs]
+    _require(len(set(paths)) == len(paths), config, "log.dirs", "Each directory must be given only once")
     threads = config["log.cleaner.threads"]
     _require(
         threads == 0 or config["log.cleaner.dedupe.buffer.size"] // threads > 1024 * 1024,

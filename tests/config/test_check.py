@@ -34,6 +34,7 @@ def test_usual_configurations_pass(base: dict[str, str]) -> None:
     ("base", "change", "name"),
     [
         (COMBINED, {"broker.id": "2"}, "broker.id"),
+        (COMBINED, {"log.dirs": "/a,/b/../a/"}, "log.dirs"),
         (COMBINED, {"log.roll.ms": "0"}, "log.roll.ms"),
         (COMBINED, {"log.retention.ms": "0"}, "log.retention.ms"),
         (COMBINED, {"log.cleaner.threads": "128"}, "log.cleaner.dedupe.buffer.size"),
