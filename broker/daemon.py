@@ -1,7 +1,7 @@
 """The life of the process around a node: event loop, signals, banner, exit code.
 
-The first SIGTERM, SIGINT or SIGHUP starts a clean shutdown (flush, checkpoint, clean-shutdown marker); the second one ends the
-process at once, and the next start recovers as after a crash.
+The first SIGTERM, SIGINT or SIGHUP starts a clean shutdown (flush, checkpoint, clean-shutdown marker); the second one
+ends the process at once, and the next start recovers as after a crash.
 """
 
 from __future__ import annotations
