@@ -39,7 +39,17 @@ class CorruptIndex(Exception):
 class _Index:
     """What both indexes share: entries on disk up to `_written`, and while active also in memory as two columns."""
 
-    __slots__ = ("_count", "_file", "_keys", "_system", "_values", "_written", "base_offset", "entries_max")
+    __slots__ = (
+        "_count",
+        "_file",
+        "_keys",
+        "_system",
+        "_unsynced",
+        "_values",
+        "_written",
+        "base_offset",
+        "entries_max",
+    )
 
     entry: Struct
     key_code: str
@@ -51,6 +61,7 @@ class _Index:
         self.entries_max = bytes_max // self.entry.size
         self._count = 0 if new else -1
         self._written = 0
+        self._unsynced = False
         self._keys: array[int] | None = array(self.key_code) if new else None
         self._values: array[int] | None = array("I") if new else None
 
@@ -74,6 +85,11 @@ class _Index:
     def measured(self, size: int) -> None:
         """The caller has listed the directory and knows the size of the file."""
         self._written = self._count = size // self.entry.size
+
+    @property
+    def in_memory(self) -> bool:
+        """True for the index of a segment that is or was appended to: closing it writes."""
+        return self._keys is not None
 
     # -- the two forms
 
@@ -99,6 +115,9 @@ class _Index:
         if keys is None or values is None:
             return
         written = self._written
+        if written and written == self._count:
+            return
+        self._unsynced = True
         if written == 0:
             # A file left behind by an earlier life of this segment must not outlive the first write.
             self._file.truncate(0)
@@ -107,11 +126,17 @@ class _Index:
             self._written = self._count
         self._file.close()
 
+    @property
+    def unsynced(self) -> bool:
+        return self._unsynced
+
     def sync(self) -> None:
         """Worker, for a closed index: through a descriptor of its own, because the owner may be reading the mapping."""
-        handle = self._system.file(self._file.path, readonly=True)
-        handle.fsync()
-        handle.close()
+        if self._unsynced:
+            handle = self._system.file(self._file.path, readonly=True)
+            handle.fsync()
+            handle.close()
+            self._unsynced = False
 
     # -- entries
 
@@ -161,6 +186,7 @@ class _Index:
             self._file.truncate(count * self.entry.size)
             self._file.close()
             self._written = count
+            self._unsynced = True
         self._count = count
 
     def reset(self) -> None:
@@ -169,6 +195,7 @@ class _Index:
         if self._system.exists(self._file.path):
             self._file.truncate(0)
             self._file.close()
+            self._unsynced = True
         self._count = self._written = 0
         self._keys, self._values = array(self.key_code), array("I")
 

@@ -128,7 +128,7 @@ def open_log(
     elif not recovery.replayed_to(end_offset):
         replay_log(producers, segments, log_start_offset, end_offset, environment.clock.now_ms())
     segments.last.file.close()
-    return Log(
+    log = Log(
         environment,
         directory,
         topic,
@@ -142,6 +142,8 @@ def open_log(
         recovery_point=end_offset,
         topic_id=topic_id,
     )
+    log.entry_synced = clean
+    return log
 
 
 def _create(

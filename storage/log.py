@@ -118,11 +118,13 @@ class Log:
         "_roll_timestamp",
         "_segment_bytes",
         "_size_max",
+        "_unsynced_closed",
         "_unsynced_snapshots",
         "active",
         "closed",
         "config",
         "directory",
+        "entry_synced",
         "environment",
         "epochs",
         "generation",
@@ -183,9 +185,12 @@ class Log:
         #: Told on the loop's thread after the flushed offset moved; with `flush.messages=1` acknowledgements wait for
         #: it.
         self.on_flushed: Callable[[Log], None] | None = None
+        #: False while the partition's own directory entry may be lost by a crash.
+        self.entry_synced = False
         #: False while `partition.metadata` still has to be written, off the event loop.
         self.metadata_written = True
         self._disk_full = False
+        self._unsynced_closed: list[Segment] = []
         self._unsynced_snapshots: list[str] = []
         self._pwrite = environment.files.pwrite
         self._epoch: int | None = None
@@ -674,6 +679,8 @@ class Log:
         end = self.log_end_offset if up_to is None else min(up_to, self.log_end_offset)
         start = self.recovery_point
         touched = self.segments.between(start, end) if end > start else []
+        closed, self._unsynced_closed = self._unsynced_closed, []
+        touched = [segment for segment in closed if segment not in touched] + touched
         return FlushPlan(self, touched, start, end)
 
     def flush(self, up_to: int | None = None) -> None:
@@ -691,6 +698,11 @@ class Log:
     def take_unsynced_snapshots(self) -> list[str]:
         paths, self._unsynced_snapshots = self._unsynced_snapshots, []
         return paths
+
+    def note_closed(self, segment: Segment) -> None:
+        """A segment was closed; the next flush owes its indexes a sync, even if all its records are flushed already."""
+        if segment not in self._unsynced_closed:
+            self._unsynced_closed.append(segment)
 
     def note_snapshot(self, path: str | None) -> None:
         """A producer snapshot was written without a sync; the next flush owes it one."""
@@ -714,6 +726,16 @@ class Log:
             self.metadata_written = True
             partition_metadata.write(self.environment.files, self.directory, self.topic_id)
 
+    @property
+    def dirty(self) -> bool:
+        """True when closing writes anything."""
+        return (
+            self.log_end_offset > self.recovery_point
+            or self.active.offset_index.in_memory
+            or self.epochs.dirty
+            or not self.metadata_written
+        )
+
     def close(self, durable: bool = True) -> None:
         """Clean end, may run in a worker: indexes, epochs and producer state reach the disk. The caller has flushed
         before, or does not mind recovery; without `durable` it syncs the file system afterwards."""
@@ -729,6 +751,10 @@ class Log:
         self.epochs.flush(durable)
         for segment in self.segments:
             segment.close()
+        if durable and self.active.indexes_unsynced:
+            # The active segment's indexes are on disk only now, and the next start will trust them.
+            self.active.sync_indexes()
+            self.environment.files.sync_dir(self.directory)
 
     def close_handles(self) -> None:
         """Gives descriptors back without writing: the directory failed, or the files are about to be deleted."""
@@ -794,3 +820,6 @@ class FlushPlan:
             self._epochs.flush()
         if self._snapshots or any(segment.base_offset >= self.start for segment in self.segments):
             self._files.sync_dir(self.directory)
+        if not self._log.entry_synced:
+            self._files.sync_dir(self.directory.rpartition("/")[0])
+            self._log.entry_synced = True

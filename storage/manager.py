@@ -440,7 +440,7 @@ class LogManager:
 
     def _close_logs(self, directory: LogDirectory, logs: list[Log], broker_epoch: int) -> None:
         """Worker; the loop no longer touches the logs. The marker comes last: it vouches for everything before."""
-        changed = [log for log in logs if log.log_end_offset > log.recovery_point]
+        changed = [log for log in logs if log.dirty]
         together = len(changed) > _SYNC_TOGETHER_MIN
         for log in logs:
             if log.log_end_offset > log.recovery_point and not together:

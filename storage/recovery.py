@@ -55,8 +55,9 @@ class Recovery:
         return self._replayed_to == end_offset
 
     def recover_from(self, recovery_point: int, progress: Callable[[int], None] | None, sync: bool) -> None:
-        """Scans every segment that may hold offsets at or above the recovery point."""
-        unflushed = self._segments.between(recovery_point, 2**63 - 1)
+        """Scans every segment from the recovery point on. A recovery point at the very end of a segment includes that
+        segment: its records were flushed while it was active, and the crash may have come before its indexes were."""
+        unflushed = self._segments.between(recovery_point - 1, 2**63 - 1)
         if not unflushed:
             return
         producers = self._producers
@@ -66,6 +67,10 @@ class Recovery:
         for number, segment in enumerate(unflushed):
             if progress is not None:
                 progress(len(unflushed) - number)
+            if number and segment.base_offset < producers.map_end_offset:
+                logger.warning("%s: segment %d overlaps the one before it", self._name, segment.base_offset)
+                self.drop(unflushed[number:])
+                break
             producers.map_end_offset = max(segment.base_offset, self._log_start_offset)
             producers.take_snapshot(durable=False)
             cut = self._recover(segment, producers)

@@ -43,8 +43,6 @@ def advance_log_start(log: Log, offset: int) -> bool:
         return False
     log.log_start_offset = offset
     log.generation += 1
-    if log.recovery_point < offset:
-        log.recovery_point = offset
     log.epochs.truncate_from_start(offset)
     log.producers.on_log_start_offset(offset)
     return True

@@ -54,6 +54,7 @@ def roll(log: Log, offset: int) -> Segment:
         old.time_index.reset()
         return old
     old.become_inactive()
+    log.note_closed(old)
     log.producers.map_end_offset = offset
     log.note_snapshot(log.producers.take_snapshot(durable=False))
     config = log.config

@@ -317,6 +317,15 @@ class Segment:
             self.time_index.sync()
             self.txn_index.sync()
 
+    @property
+    def indexes_unsynced(self) -> bool:
+        return self.offset_index.unsynced or self.time_index.unsynced or self.txn_index.unsynced
+
+    def sync_indexes(self) -> None:
+        self.offset_index.sync()
+        self.time_index.sync()
+        self.txn_index.sync()
+
     def paths(self) -> list[str]:
         return [self.file.path, self.offset_index.path, self.time_index.path, self.txn_index.path]
 

@@ -1,8 +1,10 @@
 """Cutting the end of a log: a follower drops what its leader does not have.
 
-Crash policy: the recovery point is lowered on disk before anything is cut. Segments go from the last to the first, so
-that a crash in between leaves a log without a hole; the leader epochs behind the end are cut again when the log is
-loaded."""
+Crash policy: the recovery point is lowered on disk before anything is cut. Whole segments are durably gone before
+anything is appended: one that came back would continue the new log with the old one's records. Segments go from the
+last to the first, so that a crash in between leaves a log without a hole; the leader epochs behind the end are cut
+again when the log is loaded.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,9 @@ def truncate_to(log: Log, offset: int) -> bool:
         log.generation += 1
         log.truncations += 1
         doomed = [segment for segment in log.segments if segment.base_offset > offset]
-        delete_segments(log, doomed[::-1])
+        if doomed:
+            delete_segments(log, doomed[::-1])
+            log.environment.files.sync_dir(log.directory)
         log.activate(log.segments.last)
         log.active.truncate_to(offset)
         log.log_end_offset = offset
@@ -56,6 +60,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         log.generation += 1
         log.truncations += 1
         delete_segments(log, log.segments.snapshot()[::-1])
+        log.environment.files.sync_dir(log.directory)
         segment = Segment(log.environment, log.directory, offset, log.config)
         segment.create(log.config.segment_bytes if log.config.preallocate else 0)
         log.segments.add(segment)

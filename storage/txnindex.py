@@ -116,6 +116,10 @@ class TransactionIndex:
             if entry.last_offset < self.base_offset:
                 raise CorruptTxnIndex(f"{self.path}: {entry} lies below the segment's base offset {self.base_offset}")
 
+    @property
+    def unsynced(self) -> bool:
+        return not self._synced
+
     def sync(self) -> None:
         if not self._synced:
             self._synced = True
