@@ -396,7 +396,14 @@ class Connection:
         if self.closed:
             return
         if reason is not None:
-            _LOGGER.warning("closing connection to %s (listener %s): %s", self.peer, self.listener_name, reason)
+            self.server.complain(
+                self.peer_host,
+                logging.WARNING,
+                "closing connection to %s (listener %s): %s",
+                self.peer,
+                self.listener_name,
+                reason,
+            )
         self.stream.close()
         self._end()
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.connection import Connection
 from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.logs import Repeats, fields
 from pylogd.config.listeners import Endpoint
 
 if TYPE_CHECKING:
@@ -141,7 +142,9 @@ class BoundListener:
         host = stream.peer_host
         count = server.by_ip.get(host, 0)
         if count >= server.limits.per_ip(host):
-            _LOGGER.info("rejected connection from %s: it has %d connections (max.connections.per.ip)", host, count)
+            server.complain(
+                host, logging.INFO, "rejected connection from %s: it has %d (max.connections.per.ip)", host, count
+            )
             stream.close()
             return
         if self.privileged and len(server.connections) >= server.limits.connections_max:
@@ -185,6 +188,7 @@ class Server:
         #: In the order of their arrival (a dict as an ordered set).
         self.connections: dict[Connection, None] = {}
         self.by_ip: dict[str, int] = {}
+        self._complaints = Repeats(lambda: int(network.loop.time() * 1000), burst=10)
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         config.subscribe(self._config_changed)
@@ -197,6 +201,12 @@ class Server:
             raise OSError(error.errno, error.strerror or str(error), f"listener {endpoint}") from None
         self.listeners[endpoint.name] = listener
         return listener
+
+    def complain(self, host: str, level: int, message: str, *values: object) -> None:
+        """Log what a peer did wrong; one that repeats it costs a few lines per interval and not one each."""
+        suppressed = self._complaints.allow(host)
+        if suppressed is not None:
+            _LOGGER.log(level, message, *values, extra=fields(suppressed=suppressed) if suppressed else None)
 
     def start(self) -> None:
         """Accept on every listener that does not yet."""
