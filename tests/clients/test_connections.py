@@ -85,7 +85,8 @@ def test_many_partitions_in_one_session(broker: Daemon, admin: Admin, topic_name
     """One consumer over many partitions uses an incremental fetch session; nothing may be lost or doubled in it."""
     partitions, per_partition = 50, 20
     admin.create(topic_name, partitions=partitions)
-    consumer = confluent_kafka.Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "by hand"})
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "by hand", "enable.auto.commit": False}
+    consumer = confluent_kafka.Consumer(settings)
     consumer.assign([confluent_kafka.TopicPartition(topic_name, p, 0) for p in range(partitions)])
     for n in range(per_partition):
         confluent.produce(

@@ -35,7 +35,8 @@ class Bystander:
         self._stop = threading.Event()
         common = {"bootstrap.servers": bootstrap, "error_cb": lambda error: self.errors.append(str(error))}
         self._producer = confluent_kafka.Producer({**common, "enable.idempotence": True, "linger.ms": 1})
-        self._consumer = confluent_kafka.Consumer({**common, "group.id": "bystander", "auto.offset.reset": "error"})
+        by_hand = {"group.id": "bystander", "enable.auto.commit": False, "auto.offset.reset": "error"}
+        self._consumer = confluent_kafka.Consumer({**common, **by_hand})
         self._consumer.assign([confluent_kafka.TopicPartition(topic, 0, 0)])
         self._topic = topic
         self._thread = threading.Thread(target=self._run, daemon=True)
