@@ -47,6 +47,7 @@ _OWN_BYTES_KEPT = 5 << 18
 #: Frames up to this size get their memory at once; larger ones as their bytes arrive, so that a claim costs nothing.
 _TRUSTED_BYTES = 4 << 20
 _IOV_MAX = 256
+_JOIN_BYTES_MAX = 1 << 16
 #: A cold run longer than this is a catch-up reader; it drops pages this far behind itself.
 _CATCH_UP_BYTES = 8 << 20
 _READ_AHEAD_BYTES = 4 << 20
@@ -349,7 +350,14 @@ class Stream:
             if len(vector) == _IOV_MAX:
                 break
             vector.append(chunk)
-        taken = sent = self._socket.sendmsg(vector, (), more) if len(vector) > 1 else self._socket.send(vector[0], more)
+        if len(vector) == 1:
+            taken = self._socket.send(vector[0], more)
+        elif sum(map(len, vector)) <= _JOIN_BYTES_MAX:
+            # Copying a little is cheaper than handing the kernel a vector.
+            taken = self._socket.send(b"".join(vector), more)
+        else:
+            taken = self._socket.sendmsg(vector, (), more)
+        sent = taken
         for chunk in vector:
             size = len(chunk)
             if sent < size:
