@@ -184,22 +184,33 @@ def parse_header(view: Buffer, pos: int = 0) -> BatchHeader:
     try:
         header = BatchHeader(*_unpack_header(view, pos))
     except StructError:
-        if len(view) - pos > MAGIC_POS and view[pos + MAGIC_POS] in (0, 1):
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats before 2 are not supported"
-            ) from None
+        if _is_legacy(view, pos):
+            raise _legacy() from None
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"{len(view) - pos} bytes are too few for a record batch header"
         ) from None
     if header.magic != MAGIC:
-        if header.magic in (0, 1):
-            raise KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats before 2 are not supported")
+        if _is_legacy(view, pos):
+            raise _legacy()
         raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"invalid magic {header.magic} in record batch")
     if header.length < HEADER_SIZE:
         raise KafkaError(
             ErrorCode.CORRUPT_MESSAGE, f"record batch length {header.length} is below the minimum {HEADER_SIZE}"
         )
     return header
+
+
+def _is_legacy(view: Buffer, pos: int) -> bool:
+    """Zeros, as a crash leaves them at the end of a file, are no message of magic 0: those have a length."""
+    return (
+        len(view) - pos > MAGIC_POS
+        and view[pos + MAGIC_POS] in (0, 1)
+        and _INT32.unpack_from(view, pos + 8)[0] >= _LEGACY_OVERHEAD
+    )
+
+
+def _legacy() -> KafkaError:
+    return KafkaError(ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, "message formats before 2 are not supported")
 
 
 def iter_headers(view: Buffer) -> Iterator[tuple[int, BatchHeader]]:

@@ -1,9 +1,7 @@
 """Which log to compact next, and the loop that has it compacted and swaps the result in.
 
-A log is dirty behind the offset up to which it was last compacted (`cleaner-offset-checkpoint`, one per log directory)
-and may be compacted up to the segment that holds the first of: its active segment, its last stable offset, the first
-segment younger than `min.compaction.lag.ms`. The dirtiest log above its `min.cleanable.dirty.ratio` goes first; one
-with a dirty segment older than `max.compaction.lag.ms` does not need the ratio.
+How far a log was compacted is in `cleaner-offset-checkpoint`, one per log directory; what is dirty behind it and when
+that is too much, `dirtiness` knows. The dirtiest log goes first.
 
 The log stays in use meanwhile. A finished segment is swapped in only if the log's generation is the one the job was
 made from (a truncation, a deletion, a moved start void it); then the job ends, and the log is looked at anew. The
@@ -18,7 +16,6 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
@@ -27,7 +24,7 @@ from pylogd.storage import checkpoint
 from pylogd.storage.checkpoint import TopicPartition
 from pylogd.storage.compaction_job import CleanedGroup, CompactionJob, LastRecord, Source
 from pylogd.storage.compactor import CompactionFailed, Compactor, ProcessCompactor
-from pylogd.storage.config import INT64_MAX
+from pylogd.storage.dirtiness import LogToClean, closed_segments, examine
 from pylogd.storage.log import DISK_FULL_ERRORS, Log
 from pylogd.storage.segment import CLEANED_SUFFIX, Segment
 from pylogd.storage.settings import Values
@@ -59,70 +56,6 @@ class CleanerConfig:
         )
 
 
-class LogToClean:
-    """A log, the offsets between which it is dirty and cleanable, and how much that is."""
-
-    __slots__ = ("clean_bytes", "cleanable_bytes", "first_dirty_offset", "first_uncleanable_offset", "log", "overdue")
-
-    def __init__(self, log: Log, first_dirty_offset: int, uncleanable_offset: int, overdue: bool) -> None:
-        self.log = log
-        self.first_dirty_offset = first_dirty_offset
-        self.overdue = overdue
-        # Segments are cleaned whole: the one that holds the uncleanable offset is left out.
-        holder = log.active if uncleanable_offset >= log.active.base_offset else log.segments.floor(uncleanable_offset)
-        self.first_uncleanable_offset = (holder or log.active).base_offset
-        self.clean_bytes = self.cleanable_bytes = 0
-        for segment, end in _closed(log):
-            if end <= first_dirty_offset:
-                self.clean_bytes += segment.size
-            elif segment.base_offset < self.first_uncleanable_offset:
-                self.cleanable_bytes += segment.size
-
-    @property
-    def total_bytes(self) -> int:
-        return self.clean_bytes + self.cleanable_bytes
-
-    @property
-    def ratio(self) -> float:
-        return self.cleanable_bytes / self.total_bytes if self.total_bytes else 0.0
-
-    @property
-    def due(self) -> bool:
-        if not self.cleanable_bytes:
-            return False
-        return self.overdue or self.ratio > self.log.config.min_cleanable_dirty_ratio
-
-
-def _closed(log: Log) -> list[tuple[Segment, int]]:
-    """The closed segments with the base offset of the one after each."""
-    return [(segment, following.base_offset) for segment, following in pairwise(log.segments)]
-
-
-def examine(log: Log, last_clean_offset: int | None, now_ms: int) -> LogToClean:
-    """How dirty the log is. A checkpoint outside the log is worth nothing: everything counts as dirty then."""
-    start = log.log_start_offset
-    first_dirty = start if last_clean_offset is None else last_clean_offset
-    if not start <= first_dirty <= log.log_end_offset:
-        if first_dirty > log.log_end_offset or not log.config.delete:
-            logger.warning(
-                "%s: cleaner checkpoint %d lies outside the log, which starts at %d", log.name, first_dirty, start
-            )
-        first_dirty = start
-    config = log.config
-    uncleanable = min(log.last_stable_offset, log.active.base_offset)
-    overdue = False
-    dirty = [segment for segment, end in _closed(log) if end > first_dirty]
-    if config.min_compaction_lag_ms > 0:
-        for segment in dirty:
-            if segment.largest_timestamp > now_ms - config.min_compaction_lag_ms:
-                uncleanable = min(uncleanable, segment.base_offset)
-                break
-    if config.max_compaction_lag_ms < INT64_MAX:
-        until_ms = now_ms - max(config.max_compaction_lag_ms, 0)
-        overdue = any(0 < segment.first_timestamp < until_ms for segment in dirty)
-    return LogToClean(log, first_dirty, max(first_dirty, uncleanable), overdue)
-
-
 def plan_job(target: LogToClean, config: CleanerConfig, now_ms: int) -> CompactionJob:
     """Everything a worker needs to know; nothing in it changes with the log."""
     log = target.log
@@ -134,7 +67,7 @@ def plan_job(target: LogToClean, config: CleanerConfig, now_ms: int) -> Compacti
             segment.time_index.entries * segment.time_index.entry.size,
             segment.modified_ms,
         )
-        for segment, _ in _closed(log)
+        for segment, _ in closed_segments(log)
         if segment.base_offset < target.first_uncleanable_offset
     ]
     return CompactionJob(

@@ -14,9 +14,10 @@ from typing import Any
 import pytest
 from pylogd.runtime.workers import InlineWorkers, Workers
 from pylogd.storage import checkpoint
-from pylogd.storage.cleaner import CleanerConfig, LogCleaner, examine
+from pylogd.storage.cleaner import CleanerConfig, LogCleaner
 from pylogd.storage.compaction_job import CleanedGroup, CompactionJob
 from pylogd.storage.compactor import CompactionFailed, InlineCompactor, ProcessCompactor
+from pylogd.storage.dirtiness import examine
 from support.compaction import Bench
 
 Scenario = Callable[[LogCleaner], Coroutine[Any, Any, None]]
@@ -349,6 +350,31 @@ def test_a_killed_worker_does_not_hurt_the_log(bench: Bench) -> None:
 
     run(bench, scenario)
     assert len(bench.records()) == 3
+
+
+def test_a_round_given_up_takes_its_process_along(bench: Bench) -> None:
+    dirty(bench, 40)
+    bench.log.flush()
+    compactor = ProcessCompactor()
+
+    class Slow(ProcessCompactor):
+        async def run(self, job: CompactionJob, swap: Callable[[CleanedGroup], bool]) -> bool:
+            job.io_bytes_per_second = 1.0  # the worker sleeps for an hour over its first batch
+            return await compactor.run(job, swap)
+
+    async def scenario(cleaner: LogCleaner) -> None:
+        cleaner.start()
+        await until(lambda: compactor.pid is not None)
+        pid = compactor.pid
+        assert pid is not None
+        await cleaner.close()
+        assert compactor.pid is None
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, 0)
+        assert cleaner.in_progress == set()
+
+    run(bench, scenario, compactor=Slow)
+    bench.check()
 
 
 def test_the_rate_is_handed_to_the_worker(bench: Bench) -> None:

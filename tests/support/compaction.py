@@ -8,10 +8,11 @@ from pylogd.protocol import batch, control
 from pylogd.protocol.batch import Record
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.cleaner import CleanerConfig, examine, plan_job, swap_in
+from pylogd.storage.cleaner import CleanerConfig, plan_job, swap_in
 from pylogd.storage.compaction import compact
 from pylogd.storage.compaction_job import CleanedGroup
 from pylogd.storage.config import LogConfig
+from pylogd.storage.dirtiness import examine
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.loading import open_log
 from pylogd.storage.log import Log
