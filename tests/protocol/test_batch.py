@@ -164,10 +164,12 @@ def test_what_cannot_be_a_header(change, code: ErrorCode) -> None:  # type: igno
 def test_mangled_records_never_raise_anything_else(records: list[Record], position: int, value: int) -> None:
     view = batch.build_batch(records)
     view[batch.HEADER_SIZE + position % (len(view) - batch.HEADER_SIZE)] = value
+    codes = set()
     try:
         list(batch.iter_records(view))
     except KafkaError as error:
-        assert error.code == ErrorCode.INVALID_RECORD
+        codes.add(error.code)
+    assert codes <= {ErrorCode.INVALID_RECORD}
 
 
 @given(data=st.binary(max_size=200))
