@@ -3,8 +3,8 @@
 A plan holds file ranges. It is cheap to make and to throw away: a long poll plans again when something moved. Nothing
 is pinned before the reply is handed to the stream, which happens in the same turn.
 
-Where a read starts in an old segment is found on disk. If that is not in memory the plan is not made (BlockingIOError
-from the log) and `cold` names the reads a worker has to do first.
+Where a read starts in an old segment is found on disk. If that is not in memory the plan is not made (ColdRead from
+the log) and `cold` names the bytes a worker has to read first.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from pylogd.broker.leaders import missing_partition_code
 from pylogd.broker.sessions import Answer, FetchTarget
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
+from pylogd.runtime.files import ColdRead, FileRange
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
@@ -80,7 +81,7 @@ class Plan:
         self.urgent = False
         self.unknown = 0
         #: Reads (log, offset, ceiling) whose place in the log is not in memory.
-        self.cold: list[tuple[Any, int, int]] = []
+        self.cold: list[FileRange] = []
 
 
 def make_plan(
@@ -164,8 +165,8 @@ def _read(
     limit = min(target.max_bytes, left)
     try:
         found = log.read(offset, limit, ceiling, at_least_one, nowait)
-    except BlockingIOError:
-        plan.cold.append((log, offset, ceiling))
+    except ColdRead as cold:
+        plan.cold.append(cold.range)
         return answer
     if found.range is not None:
         answer.records = found.range
@@ -197,11 +198,12 @@ def refused(target: FetchTarget, code: ErrorCode) -> PartitionData:
     return PartitionData(target.index, int(code), -1, -1, -1, aborted_transactions=None, records=b"")
 
 
-def warm(cold: list[tuple[Any, int, int]]) -> None:
-    """Worker. Do the reads that found their place on disk, so that the next plan finds it in memory."""
-    for log, offset, ceiling in cold:
+def warm(cold: list[FileRange]) -> None:
+    """Worker. Brings what a plan had to look at into memory, so that the next plan finds it there. Only the files are
+    touched: the logs belong to the event loop."""
+    for place in cold:
         try:
-            log.read(offset, 1, ceiling, True, False)
-        except (KafkaError, OSError) as failure:
+            place.warm()
+        except OSError as failure:
             # The plan that follows meets the same failure on the event loop and answers it.
-            _LOGGER.debug("warming %s at %d: %s", log.name, offset, failure)
+            _LOGGER.debug("warming %s: %s", place, failure)

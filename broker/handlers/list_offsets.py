@@ -31,6 +31,7 @@ from pylogd.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
+from pylogd.runtime.files import ColdRead
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
@@ -97,14 +98,23 @@ def _code_for(version: int, code: ErrorCode) -> ErrorCode:
 async def _finish(ctx: RequestContext, searches: list[_Search], response: ListOffsetsResponse) -> ListOffsetsResponse:
     for search in searches:
         try:
-            found = await ctx.node.workers.offload(search.log.offset_for_timestamp, search.asked.timestamp)
-            search.found(found)
+            await _look(ctx, search)
         except KafkaError as refusal:
             search.answer.error_code = int(_code_for(ctx.version, refusal.code))
         except OSError:
             _LOGGER.exception("looking up a timestamp in %s failed", search.log.name)
             search.answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
     return response
+
+
+async def _look(ctx: RequestContext, search: _Search) -> None:
+    """The log is read on the loop, where it lives; what is not in memory is brought there by a worker first."""
+    while True:
+        try:
+            search.found(search.log.offset_for_timestamp(search.asked.timestamp, nowait=True))
+            return
+        except ColdRead as cold:
+            await ctx.node.workers.offload(cold.range.warm)
 
 
 class _Search:
