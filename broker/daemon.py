@@ -62,10 +62,10 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
         failure = starting.exception()
         if failure is not None:
             return await _failed(node, failure)
+        _LOGGER.info("%s", banner(config, node, version))
         # What start-up allocated stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
-        _LOGGER.info("%s", banner(config, node, version))
         await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
     else:
         starting.cancel()
