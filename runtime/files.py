@@ -18,6 +18,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 Bytes = bytes | bytearray | memoryview
@@ -461,14 +462,19 @@ class FileSystem:
     # -- locks
 
     def lock(self, path: str) -> FileLock:
-        """Takes the lock file or raises LockHeld. A POSIX record lock excludes a JVM broker, which takes the same
-        kind; it is per process, so a flock on top excludes a second broker in this process."""
+        """Takes the lock file or raises LockHeld. A record lock of the open file excludes a JVM broker, which takes a
+        record lock too, and a second broker in this process. The older kind belongs to the process, and any close of
+        the file gives it back; it is only for systems without the newer one."""
         import fcntl
 
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if hasattr(fcntl, "F_OFD_SETLK"):
+                # struct flock { short l_type, l_whence; off_t l_start, l_len; pid_t l_pid; }
+                fcntl.fcntl(fd, fcntl.F_OFD_SETLK, Struct("hhqqi0q").pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
+            else:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             os.close(fd)
             if error.errno in (errno.EAGAIN, errno.EACCES):
