@@ -51,6 +51,8 @@ _JOIN_BYTES_MAX = 1 << 16
 #: A cold run longer than this is a catch-up reader; it drops pages this far behind itself.
 _CATCH_UP_BYTES = 8 << 20
 _READ_AHEAD_BYTES = 4 << 20
+#: For how long the page cache is not asked again about a range: the kernel may take it in several turns.
+_WARM_S = 0.2
 _MSG_MORE: int = getattr(socket, "MSG_MORE", 0)
 _RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
@@ -74,15 +76,20 @@ class Receiver(Protocol):
 class _FileSend:
     """A file range on its way out."""
 
-    __slots__ = ("fd", "position", "remaining", "source", "warm_until")
+    __slots__ = ("fd", "position", "remaining", "source", "warm_before", "warm_until")
 
     def __init__(self, source: FileRange) -> None:
         self.source = source
         self.fd = source.acquire()
         self.position = source.position
         self.remaining = source.size
-        #: Bytes before this position have been brought in by a worker.
+        #: Bytes before this position were in memory a moment ago, and count as such before this time.
         self.warm_until = 0
+        self.warm_before = 0.0
+
+    def warm(self, until: int, now: float) -> None:
+        self.warm_until = until
+        self.warm_before = now + _WARM_S
 
 
 class Stream:
@@ -382,10 +389,11 @@ class Stream:
     def _warm(self, head: _FileSend, count: int) -> bool:
         """Whether the next `count` bytes can be sent without waiting for a disk; if not, a worker fetches them."""
         end = head.position + count
-        if end <= head.warm_until:
+        if end <= head.warm_until and self._loop.time() < head.warm_before:
             return True
         if self._network.pages.resident(head.fd, head.position, count):
             self._cold_bytes = 0
+            head.warm(end, self._loop.time())
             return True
         if self._writing:
             self._writing = False
@@ -406,7 +414,7 @@ class Stream:
         if failure is not None:
             self._lose(f"reading the log failed: {failure}")
             return
-        head.warm_until = position + count
+        head.warm(position + count, self._loop.time())
         if self._cold_bytes > _CATCH_UP_BYTES:
             self._leave_behind(head.source, position, count)
         self._flush()
