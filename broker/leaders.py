@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker.endpoints import alive_broker_address
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -15,10 +16,21 @@ def missing_partition_code(node: Any, topic: str | bytes, index: int) -> ErrorCo
     known = node.image.topic_by_id(topic) if isinstance(topic, bytes) else node.image.topic(topic)
     if known is None:
         return ErrorCode.UNKNOWN_TOPIC_ID if isinstance(topic, bytes) else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    if known.partition(index) is None:
+    registered = known.partition(index)
+    if registered is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    if node.broker_id in registered.replicas and _directory_is_offline(node, registered.directory(node.broker_id)):
+        return ErrorCode.KAFKA_STORAGE_ERROR
     # It lives elsewhere, or has just left or not yet arrived: the client asks for metadata again.
     return ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def _directory_is_offline(node: Any, directory_id: bytes | None) -> bool:
+    """Whether a replica of ours is missing because its disk is. A disk that fails at start has no id to go by."""
+    directories = node.logs.directories
+    if all(directory.online for directory in directories):
+        return False
+    return not any(directory.online and directory.id == directory_id for directory in directories)
 
 
 def current_leader(node: Any, topic: str | bytes, index: int) -> tuple[int, int]:
@@ -36,9 +48,7 @@ def add_leader_endpoint(ctx: RequestContext, leader: int, endpoints: dict[int, A
     """Add the leader's address on the client's own listener, if it is alive and has one."""
     if leader in endpoints:
         return
-    broker = ctx.node.image.brokers.get(leader)
-    if broker is None or broker.fenced:
-        return
-    endpoint = broker.endpoints.get(ctx.connection.listener_name)
-    if endpoint is not None:
-        endpoints[leader] = struct(node_id=leader, host=endpoint.host, port=endpoint.port, rack=broker.rack)
+    address = alive_broker_address(ctx, leader)
+    if address is not None:
+        host, port = address
+        endpoints[leader] = struct(node_id=leader, host=host, port=port, rack=ctx.node.image.brokers[leader].rack)
