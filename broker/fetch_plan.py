@@ -96,11 +96,13 @@ def make_plan(
         try:
             answer = _read(node, target, params, left, at_least_one, first, nowait, plan)
         except KafkaError as refusal:
+            answer = refused(target, refusal.code)
             if isinstance(refusal, _Unknown):
                 plan.unknown += 1
+                answer.aborted_transactions = []  # as Kafka has it: null only where a log was looked at
             else:
                 plan.urgent = True
-            answers.append((target, refused(target, refusal.code)))
+            answers.append((target, answer))
             continue
         size = len(answer.records or b"")
         if size:

@@ -144,7 +144,7 @@ class Controller:
             ApiKey.CONTROLLER_REGISTRATION: lambda r, v, c: brokers.register_controller(self.state, r),
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_ids.allocate_producer_ids(self.state, r),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda r, v, c: directories.assign_replicas_to_dirs(self.state, r),
-            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, self.state, r, self._clock),
+            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, self.state, r, v, self._clock),
             ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(self.driver, self.state, r, v, c.listener),
         }
 

@@ -56,10 +56,14 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
     for topic in request.topics:
         answers = []
         for asked in topic.partitions:
+            times = counts[(topic.name, asked.partition_index)]
+            if times == 0:
+                continue  # answered once for all the times it was asked
             answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index, timestamp=-1, offset=-1)
             answers.append(answer)
             try:
-                if counts[(topic.name, asked.partition_index)] > 1:
+                if times > 1:
+                    counts[(topic.name, asked.partition_index)] = 0
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 if asked.timestamp < 0 and ctx.version < _SINCE_VERSION.get(asked.timestamp, 0x7FFF):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

@@ -8,6 +8,7 @@ from pylogd.controller.log import TOPIC
 from pylogd.controller.operations import CLUSTER_OPERATIONS
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.uuids import ZERO
 from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
 CONTROLLER_ENDPOINTS = 2
 
 
-def describe_quorum(driver: SingleVoterDriver, state: ControllerState, request: Any, clock: Clock) -> Decision:
+def describe_quorum(
+    driver: SingleVoterDriver, state: ControllerState, request: Any, version: int, clock: Clock
+) -> Decision:
     """Only the metadata partition has a quorum; for anything else, or more than it, the whole request is refused."""
     from pylogd.protocol.messages import describe_quorum as m
 
@@ -27,7 +30,7 @@ def describe_quorum(driver: SingleVoterDriver, state: ControllerState, request: 
     voters = [
         m.ReplicaState(
             replica_id=driver.node_id,
-            replica_directory_id=driver.directory_id,
+            replica_directory_id=driver.directory_id if version >= 2 else ZERO,
             log_end_offset=driver.end_offset,
             last_fetch_timestamp=now_ms,
             last_caught_up_timestamp=now_ms,
@@ -44,7 +47,7 @@ def describe_quorum(driver: SingleVoterDriver, state: ControllerState, request: 
         observers=[],
     )
     nodes = []
-    if driver.voters is not None:
+    if driver.voters is not None and version >= 2:
         for voter in driver.voters.voters:
             listeners = [m.Listener(name=e.name, host=e.host, port=e.port) for e in voter.endpoints]
             nodes.append(m.Node(node_id=voter.voter_id, listeners=listeners))
