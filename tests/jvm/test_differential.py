@@ -84,7 +84,8 @@ def api_versions(talker: Talker) -> None:
             "ApiVersions", version, client_software_name="tests", client_software_version="1.0"
         )
         talker.note("error", version, answer.error_code)
-        talker.note("features", version, [(f.name, f.min_version, f.max_version) for f in answer.supported_features])
+        supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
+        talker.note("features", version, sorted(supported))
         finalized = [(f.name, f.max_version_level, f.min_version_level) for f in answer.finalized_features]
         talker.note("finalized", version, sorted(finalized))
         # Ours are all among Kafka's, at the same versions; groups and transactions are still missing here.
@@ -137,9 +138,9 @@ def produce_refusals(talker: Talker) -> None:
     old_magic[16] = 1
     bad_magic = bytearray(good)
     bad_magic[16] = 7
-    wrong_delta = bytearray(records(b"a", b"b"))
     control = records(b"a", control=True)
-    cases: list[tuple[str, str, bytes | None, dict[str, Any]]] = [
+    # Not among them: null records, which Kafka never answers.
+    cases: list[tuple[str, str, bytes, dict[str, Any]]] = [
         ("no such partition", "produce-plain", good, {"index": 5}),
         ("no such topic", "produce-missing", good, {}),
         ("too large", "produce-plain", records(b"x" * 2000), {}),
@@ -151,13 +152,11 @@ def produce_refusals(talker: Talker) -> None:
         ("truncated", "produce-plain", good[:-3], {}),
         ("garbage", "produce-plain", b"garbage", {}),
         ("empty", "produce-plain", b"", {}),
-        ("null", "produce-plain", None, {}),
         ("no key", "produce-compacted", records(b"a", key=None), {}),
         ("acks 2", "produce-plain", good, {"acks": 2}),
         ("sequence without epoch", "produce-plain", records(b"a", producer_id=5, base_sequence=0), {}),
         ("transactional bit alone", "produce-plain", records(b"a", transactional=True), {}),
     ]
-    del wrong_delta
     for version in (3, 7, 8, 9, 12, 13):
         for label, topic, data, options in cases:
             talker.note(label, version, "")
@@ -172,10 +171,16 @@ def list_end(talker: Talker, topic: str) -> None:
     talker.ask("ListOffsets", 9, replica_id=-1, topics=row)
 
 
+def initialized(talker: Talker) -> Any:
+    answer = talker.ask_quietly("InitProducerId", 5, transactional_id=None, transaction_timeout_ms=1000)
+    return answer if answer.error_code == 0 else None
+
+
 @scenario
 def idempotent_produce(talker: Talker) -> None:
     create(talker, "idempotent", 1)
-    first = talker.ask_quietly("InitProducerId", 5, transactional_id=None, transaction_timeout_ms=1000)
+    # Kafka loads its first block of ids in the background.
+    first = eventually(lambda: initialized(talker))
     talker.note("init", 5, (first.error_code, first.producer_epoch, first.producer_id >= 0))
     pid = first.producer_id
 
@@ -505,7 +510,6 @@ def alter_configs(talker: Talker) -> None:
         change(("cleanup.policy", 3, "compact"))
         settle("cleanup.policy", "delete")
         change(("retention.ms", 2, "5"))
-        change(("retention.ms", 9, "5"))
         change(("retention.ms", 0, None))
         change(("retention.ms", 0, "x"))
         change(("no.such", 0, "x"))
