@@ -64,14 +64,15 @@ class FeatureRange(NamedTuple):
 
 DISABLED = FeatureRange(0, 0)
 
+#: In the order Kafka lists them.
 SUPPORTED_FEATURES: dict[str, FeatureRange] = {
-    METADATA_VERSION: FeatureRange(METADATA_MIN, METADATA_LATEST),
-    KRAFT_VERSION: FeatureRange(0, 1),
-    TRANSACTION_VERSION: FeatureRange(0, 2),
     GROUP_VERSION: FeatureRange(0, 1),
-    ELR_VERSION: FeatureRange(0, 1),
+    KRAFT_VERSION: FeatureRange(0, 1),
+    METADATA_VERSION: FeatureRange(METADATA_MIN, METADATA_LATEST),
     SHARE_VERSION: FeatureRange(0, 1),
     STREAMS_VERSION: FeatureRange(0, 1),
+    TRANSACTION_VERSION: FeatureRange(0, 2),
+    ELR_VERSION: FeatureRange(0, 1),
 }
 
 # (feature, level) -> features that must be at least at a level before it can be set

@@ -9,11 +9,13 @@ from pylogd.controller.operations import CLUSTER_OPERATIONS
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
+from pylogd.protocol.uuids import ZERO
 from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:
     from pylogd.controller.driver import SingleVoterDriver
 
+BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
 
@@ -82,19 +84,18 @@ def describe_cluster(
     """The registered controllers, as seen on the listener that was asked."""
     from pylogd.protocol.messages import describe_cluster as m
 
-    response = m.DescribeClusterResponse(
-        error_message=None,
-        endpoint_type=CONTROLLER_ENDPOINTS,
-        cluster_id=state.settings.cluster_id,
-        controller_id=driver.node_id,
-    )
-    wanted = request.endpoint_type if version >= 1 else 1
+    wanted = request.endpoint_type if version >= 1 else BROKER_ENDPOINTS
     if wanted != CONTROLLER_ENDPOINTS:
-        response.error_code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
-        response.error_message = (
-            "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
-        )
-        return Decision([], response)
+        code, text = ErrorCode.UNSUPPORTED_ENDPOINT_TYPE, f"Unsupported endpoint type {wanted}"
+        if wanted == BROKER_ENDPOINTS:
+            code = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            text = "The request was sent to an endpoint of type CONTROLLER, but we wanted an endpoint of type BROKER"
+        if version == 0:
+            code = ErrorCode.INVALID_REQUEST
+        return Decision([], m.DescribeClusterResponse(error_code=code, error_message=text))
+    response = m.DescribeClusterResponse(
+        endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=state.settings.cluster_id, controller_id=driver.node_id
+    )
     for record in state.image.controllers.values():
         for endpoint in record.end_points:
             if endpoint.name == listener:

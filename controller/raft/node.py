@@ -1,0 +1,493 @@
+"""One replica of the metadata quorum: the state machine itself.
+
+Events come in as method calls with the time; each returns an `Output`. Between events nothing happens. The roles are in
+`roles.py` and `leader.py`, answers to requests in `requests.py`, what responses mean in `responses.py`, changes of the
+voters in `changes.py`; here are the transitions between roles and what each role does as time passes.
+"""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any
+
+from pylogd.controller.raft import changes, fetching, requests, responses, wire
+from pylogd.controller.raft.connections import NEVER_MS, Connections
+from pylogd.controller.raft.leader import Leader
+from pylogd.controller.raft.log_view import OffsetAndEpoch, RaftLog
+from pylogd.controller.raft.majority import Election
+from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output, RaftError, Reply, Send
+from pylogd.controller.raft.roles import Candidate, Follower, Nominee, Prospective, Resigned, Role, Unattached
+from pylogd.controller.raft.settings import RaftSettings
+from pylogd.controller.raft.voters import Endpoints, Membership, Node, ReplicaKey, VoterNode, VoterSet
+from pylogd.protocol.errors import ErrorCode
+
+
+class RaftNode:
+    """`hard_state` is what the last run left behind; the log is durable up to `flushed_offset`."""
+
+    def __init__(
+        self,
+        settings: RaftSettings,
+        log: RaftLog,
+        hard_state: HardState | None,
+        rng: Random,
+        *,
+        flushed_offset: int = 0,
+    ) -> None:
+        self.settings = settings
+        self.timeouts = settings.timeouts
+        self.local = settings.local
+        self.log = log
+        self.membership = Membership(settings.static_voters)
+        self.high_watermark: int | None = None
+        self.role: Role = Unattached(0, None, None)
+        self.shutting_down = False
+        self.rng = rng
+        bootstrap = settings.bootstrap
+        if not bootstrap:
+            nodes = (settings.static_voters.node(id_, settings.listener) for id_ in settings.static_voters.ids)
+            bootstrap = [node for node in nodes if node is not None and node.id != self.local.id]
+        timeouts = settings.timeouts
+        self.connections = Connections(bootstrap, timeouts.retry_backoff_ms, timeouts.request_ms, rng)
+        self.fetches = fetching.WaitingFetches()
+        self._persisted = hard_state
+        self._flushed_offset = flushed_offset
+        self._flush_asked = -1
+        self._truncations = 0
+        self._out = Output()
+        self._announced: tuple[str, int, int | None] | None = None
+
+    # -- what others may know --------------------------------------------------------------------------------------
+
+    @property
+    def epoch(self) -> int:
+        return self.role.epoch
+
+    @property
+    def leader_id(self) -> int | None:
+        return self.role.leader_id
+
+    @property
+    def is_leader(self) -> bool:
+        return isinstance(self.role, Leader)
+
+    @property
+    def voters(self) -> VoterSet:
+        return self.membership.voters
+
+    @property
+    def is_voter(self) -> bool:
+        return self.settings.can_vote and self.voters.is_voter(self.local)
+
+    @property
+    def end(self) -> OffsetAndEpoch:
+        return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
+
+    @property
+    def leader_info(self) -> wire.LeaderInfo:
+        return wire.LeaderInfo(self.role.epoch, self.role.leader_id, self.role.leader_endpoints)
+
+    @property
+    def local_voter(self) -> VoterNode:
+        return VoterNode(self.local, self.settings.endpoints, self.settings.kraft_versions)
+
+    @property
+    def shutdown_complete(self) -> bool:
+        """Whether a replica that is shutting down is not needed any more."""
+        if not self.is_voter or self.voters.is_only_voter(self.local):
+            return True
+        return self.role.leader_id is not None and self.role.leader_id != self.local.id
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def start(self, now_ms: int) -> Output:
+        """Takes up the state of the last run. Nobody starts as a leader: even the only voter takes a new epoch."""
+        self._load_membership()
+        self._become(self._first_role(now_ms), now_ms)
+        if self.voters.is_only_voter(self.local) and not isinstance(self.role, Candidate):
+            self.become_prospective(now_ms)
+        elif isinstance(self.role, Candidate) and self.role.election.won:
+            self.become_leader(self.role, now_ms)
+        return self._finish(now_ms)
+
+    def tick(self, now_ms: int) -> Output:
+        """Time has passed."""
+        return self._finish(now_ms)
+
+    def request(self, token: Any, request: Any, version: int, listener: str, now_ms: int) -> Output:
+        """A request that came in on `listener`; the answer carries `token`, now or later."""
+        requests.handle(self, requests.Inbound(token, request, version, listener), now_ms)
+        return self._finish(now_ms)
+
+    def response(self, node_id: int, correlation_id: int, response: Any, now_ms: int) -> Output:
+        """The answer to a request. One that is not expected any more is dropped."""
+        if self.connections.expects(node_id, correlation_id):
+            handled = responses.handle(self, node_id, response, now_ms)
+            self.connections.answered(node_id, correlation_id, handled, now_ms)
+        return self._finish(now_ms)
+
+    def failed(self, node_id: int, correlation_id: int, error: ErrorCode, now_ms: int) -> Output:
+        """A request did not reach the peer, or no answer came back."""
+        if self.connections.expects(node_id, correlation_id):
+            if error is ErrorCode.UNSUPPORTED_VERSION and isinstance(self.role, Prospective):
+                # The peer has never heard of pre-votes: then there must be none.
+                self.become_candidate(now_ms)
+            self.connections.answered(node_id, correlation_id, False, now_ms)
+            changes.peer_failed(self, node_id)
+        return self._finish(now_ms)
+
+    def append(self, batch: bytearray, epoch: int, now_ms: int) -> Output:
+        """Appends a batch of this leader, whose base offset is the end of the log."""
+        if not isinstance(self.role, Leader) or self.role.epoch != epoch:
+            raise NotLeader(f"not the leader of epoch {epoch}")
+        self.write(batch)
+        return self._finish(now_ms)
+
+    def flushed(self, flush: Flush, now_ms: int) -> Output:
+        """What this flush asked for is on stable storage."""
+        if flush.generation == self._truncations:
+            self._flushed_offset = max(self._flushed_offset, flush.end_offset)
+        if self._flush_asked <= flush.end_offset or flush.generation != self._truncations:
+            self._flush_asked = -1
+        return self._finish(now_ms)
+
+    def resign(self, now_ms: int) -> Output:
+        """Gives the lead to somebody else."""
+        if isinstance(self.role, Leader):
+            self.role.resign_requested = True
+        return self._finish(now_ms)
+
+    def shutdown(self, now_ms: int) -> Output:
+        """Hands over before leaving; see `shutdown_complete`."""
+        self.shutting_down = True
+        return self._finish(now_ms)
+
+    def leader_unreachable(self, leader_id: int, now_ms: int) -> Output:
+        """There is evidence that the leader's process has gone: do not wait for the fetch time-out. Whether there is an
+        election is still decided by the pre-vote."""
+        if isinstance(self.role, Follower) and self.role.leader_id == leader_id:
+            self.role.fetch_deadline_ms = now_ms
+        return self._finish(now_ms)
+
+    def snapshot_created(self, snapshot_id: OffsetAndEpoch) -> None:
+        """The log keeps a new snapshot, so older voter sets are not asked for any more."""
+        self.membership.truncate_before(snapshot_id.offset - 1)
+
+    # -- the log ---------------------------------------------------------------------------------------------------
+
+    def _load_membership(self) -> None:
+        self.membership.clear()
+        offset = self.log.start_offset
+        snapshot = self.log.latest_snapshot
+        if snapshot is not None:
+            size = self.log.snapshot_size(snapshot) or 0
+            self.membership.replay(self.log.read_snapshot(snapshot, 0, size), at=snapshot.offset - 1)
+            offset = max(offset, snapshot.offset)
+        while offset < self.log.end_offset:
+            data = self.log.read(offset, 1 << 20)
+            self.membership.replay(data)
+            offset = _end_of(data)
+
+    def write(self, batch: bytearray) -> None:
+        """Appends as the leader."""
+        self.log.append(batch, self.role.epoch)
+        self._wrote(batch)
+
+    def write_fetched(self, records: memoryview) -> None:
+        """Appends as a follower."""
+        if len(records):
+            self.log.append_fetched(records)
+            self._wrote(records)
+
+    def _wrote(self, data: bytearray | memoryview) -> None:
+        self.membership.replay(data)
+        self.fetches.dirty = True
+        if not self.settings.can_vote:
+            self._flushed_offset = self.log.end_offset
+
+    def truncate(self, offset: int) -> None:
+        if self.high_watermark is not None and offset < self.high_watermark:
+            raise RaftError(f"asked to truncate to {offset}, below the high watermark {self.high_watermark}")
+        self.log.truncate_to(offset)
+        self.membership.truncate_from(offset)
+        self._truncated()
+
+    def install_snapshot(self, snapshot_id: OffsetAndEpoch) -> None:
+        self.log.install_snapshot(snapshot_id)
+        self._truncated()
+        self._flushed_offset = self.log.end_offset
+        self._load_membership()
+        self.advance_high_watermark(snapshot_id.offset)
+
+    def _truncated(self) -> None:
+        self._truncations += 1
+        self._flush_asked = -1
+        self._flushed_offset = min(self._flushed_offset, self.log.end_offset)
+
+    @property
+    def durable(self) -> bool:
+        """Whether all of the log is on stable storage."""
+        return self._flushed_offset >= self.log.end_offset
+
+    def advance_high_watermark(self, offset: int) -> None:
+        """A follower's comes from its leader; it never goes back."""
+        offset = min(offset, self.log.end_offset)
+        if self.high_watermark is None or offset > self.high_watermark:
+            self.high_watermark = self._out.high_watermark = offset
+
+    def committed_more(self, leader: Leader) -> None:
+        """The leader's high watermark moved."""
+        if leader.high_watermark is not None:
+            self.advance_high_watermark(leader.high_watermark)
+        self.fetches.dirty = True
+        changes.committed(self, leader)
+
+    # -- sending ---------------------------------------------------------------------------------------------------
+
+    def reply(self, token: Any, response: Any) -> None:
+        self._out.replies.append(Reply(token, response))
+
+    def send(self, node: Node | None, request: Any, now_ms: int) -> int:
+        """Sends if the peer is ready; returns when to look at it again."""
+        if node is None:
+            return NEVER_MS
+        if not self.connections.ready(node.id, now_ms):
+            return self.connections.ready_at_ms(node.id, now_ms)
+        correlation_id = self.connections.sent(node.id, now_ms)
+        self._out.sends.append(Send(correlation_id, node, request() if callable(request) else request))
+        return self.connections.ready_at_ms(node.id, now_ms)
+
+    # -- transitions -----------------------------------------------------------------------------------------------
+
+    def _first_role(self, now_ms: int) -> Role:
+        state = self._persisted or HardState()
+        deadline_ms = self._election_deadline_ms(now_ms)
+        local_id = self.local.id
+        if state.epoch < self.log.last_epoch:
+            # Records of a later epoch than we remember: whatever our vote was, it was for an earlier one.
+            return Unattached(self.log.last_epoch, None, None, deadline_ms)
+        if state.leader_id == local_id and self.settings.can_vote:
+            others = [id_ for id_ in self.voters.ids if id_ != local_id]
+            return Resigned(state.epoch, local_id, self.settings.endpoints, others, [], deadline_ms)
+        if state.leader_id is None and state.voted is not None and self._is_local(state.voted) and self.is_voter:
+            return Candidate(state.epoch, self.local, Election(self.voters.ids, local_id), deadline_ms)
+        if state.leader_id is not None:
+            endpoints = self.voters.endpoints(state.leader_id)
+            if endpoints:
+                fetch_ms = self.timeouts.fetch_ms
+                return Follower(state.epoch, state.leader_id, endpoints, state.voted, fetch_ms, now_ms)
+        return Unattached(state.epoch, state.leader_id, state.voted, deadline_ms)
+
+    def _is_local(self, key: ReplicaKey) -> bool:
+        return key.id == self.local.id and key.directory_id in (self.local.directory_id, bytes(16))
+
+    def _election_deadline_ms(self, now_ms: int) -> int:
+        """One to two election time-outs from now, so that not all run for office at once."""
+        election_ms = self.timeouts.election_ms
+        return now_ms + election_ms + (self.rng.randrange(election_ms) if election_ms else 0)
+
+    def _become(self, role: Role, now_ms: int) -> None:
+        former, self.role = self.role, role
+        if isinstance(former, Leader):
+            changes.abandon(self, former)
+            self.fetches.fail(self, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.connections.reset_all()
+
+    def become_unattached(self, epoch: int, leader_id: int | None, now_ms: int) -> None:
+        role = self.role
+        if epoch < role.epoch or (epoch == role.epoch and not isinstance(role, Prospective)):
+            raise RaftError(f"cannot become unattached in epoch {epoch} from {role}")
+        if not self.is_voter:
+            deadline_ms = NEVER_MS
+        elif isinstance(role, (Candidate, Unattached, Resigned)) or (
+            isinstance(role, Prospective) and not role.election.lost
+        ):
+            # Hearing of a later epoch does not buy more time.
+            deadline_ms = role.election_deadline_ms
+        else:
+            deadline_ms = self._election_deadline_ms(now_ms)
+        if deadline_ms == NEVER_MS and self.is_voter:
+            deadline_ms = self._election_deadline_ms(now_ms)
+        self._become(Unattached(epoch, leader_id, role.voted if epoch == role.epoch else None, deadline_ms), now_ms)
+
+    def become_follower(self, epoch: int, leader_id: int, endpoints: Endpoints, now_ms: int) -> None:
+        role = self.role
+        if leader_id == self.local.id or epoch < role.epoch or (epoch == role.epoch and isinstance(role, Leader)):
+            raise RaftError(f"cannot follow {leader_id} in epoch {epoch} from {role}")
+        if not endpoints:
+            # Somebody leads whom we cannot reach yet; the bootstrap servers may tell where it is.
+            if epoch > role.epoch:
+                self.become_unattached(epoch, leader_id, now_ms)
+            return
+        voted = role.voted if epoch == role.epoch else None
+        self._become(Follower(epoch, leader_id, endpoints, voted, self.timeouts.fetch_ms, now_ms), now_ms)
+
+    def become_prospective(self, now_ms: int) -> None:
+        role = self.role
+        election = Election(self.voters.ids, self.local.id)
+        deadline_ms = self._election_deadline_ms(now_ms)
+        prospective = Prospective(role.epoch, role.leader_id, role.voted, role.leader_endpoints, election, deadline_ms)
+        self._become(prospective, now_ms)
+        if election.won:
+            self.become_candidate(now_ms)
+
+    def become_candidate(self, now_ms: int) -> None:
+        election = Election(self.voters.ids, self.local.id)
+        candidate = Candidate(self.role.epoch + 1, self.local, election, self._election_deadline_ms(now_ms))
+        self._become(candidate, now_ms)
+        if election.won:
+            self.become_leader(candidate, now_ms)
+
+    def become_leader(self, candidate: Candidate, now_ms: int) -> None:
+        granting = candidate.election.granting
+        fetch_ms = self.timeouts.fetch_ms
+        leader = Leader(candidate.epoch, self.local_voter, self.voters, self.log.end_offset, granting, fetch_ms, now_ms)
+        self._become(leader, now_ms)
+        changes.open_epoch(self, leader, now_ms)
+
+    def vote_for(self, candidate: ReplicaKey, now_ms: int) -> None:
+        """Gives the vote of this epoch; `grants` has said yes."""
+        role = self.role
+        if role.voted is not None or not isinstance(role, (Unattached, Prospective)):
+            return
+        role.voted = candidate
+        role.election_deadline_ms = self._election_deadline_ms(now_ms)
+
+    def election_lost(self, prospective: Prospective, now_ms: int) -> None:
+        """Back to where it came from."""
+        epoch, leader_id = prospective.epoch, prospective.leader_id
+        if leader_id is not None and leader_id != self.local.id and prospective.leader_endpoints:
+            self.become_follower(epoch, leader_id, prospective.leader_endpoints, now_ms)
+        else:
+            self.become_unattached(epoch, leader_id, now_ms)
+
+    def learn(self, leader_id: int | None, epoch: int, endpoints: Endpoints, now_ms: int) -> None:
+        """A peer says who leads in its epoch, which is not below ours."""
+        role = self.role
+        if leader_id == self.local.id:
+            if not isinstance(role, Leader):
+                raise RaftError(f"a peer takes us for the leader of epoch {epoch}; we are {role}")
+        elif epoch == role.epoch and None not in (leader_id, role.leader_id) and leader_id != role.leader_id:
+            raise RaftError(f"a peer says {leader_id} leads epoch {epoch}, of which we know {role.leader_id}")
+        if leader_id is not None and not endpoints:
+            endpoints = self.voters.endpoints(leader_id)
+        if epoch > role.epoch:
+            if leader_id is not None:
+                self.become_follower(epoch, leader_id, endpoints, now_ms)
+            else:
+                self.become_unattached(epoch, None, now_ms)
+        elif leader_id is not None and leader_id != self.local.id:
+            reachable = len(endpoints) > len(role.leader_endpoints)
+            if role.leader_id is None or reachable:
+                self.become_follower(epoch, leader_id, endpoints, now_ms)
+
+    # -- as time passes --------------------------------------------------------------------------------------------
+
+    def _finish(self, now_ms: int) -> Output:
+        deadline_ms = now_ms
+        for _ in range(16):
+            role = self.role
+            deadline_ms = self._poll(now_ms)
+            if isinstance(self.role, Leader):
+                self._settle(self.role, now_ms)
+            if self.role is role and not (isinstance(role, Leader) and role.resign_requested):
+                break
+        deadline_ms = min(deadline_ms, self.fetches.deadline_ms)
+        out, self._out = self._out, Output()
+        out.deadline_ms = max(deadline_ms, now_ms)
+        state = HardState(self.role.epoch, self.role.leader_id, self.role.voted)
+        if state != self._persisted:
+            out.hard_state = self._persisted = state
+        if not self.durable and self._flush_asked < self.log.end_offset:
+            self._flush_asked = self.log.end_offset
+            out.flush = Flush(self._flush_asked, self._truncations)
+        announced = (self.role.name, self.role.epoch, self.role.leader_id)
+        out.role_changed = announced != self._announced
+        self._announced = announced
+        return out
+
+    def _settle(self, leader: Leader, now_ms: int) -> None:
+        """Counts what is durable here, and answers fetches that have something to return."""
+        if leader.flushed(min(self._flushed_offset, self.log.end_offset), self.voters):
+            self.committed_more(leader)
+        self.fetches.retry(self, now_ms)
+
+    def _poll(self, now_ms: int) -> int:
+        role = self.role
+        if isinstance(role, Leader):
+            return self._poll_leader(role, now_ms)
+        if isinstance(role, Nominee):
+            return self._poll_nominee(role, now_ms)
+        if isinstance(role, Follower):
+            return fetching.poll_follower(self, role, now_ms)
+        if isinstance(role, Resigned):
+            return self._poll_resigned(role, now_ms)
+        assert isinstance(role, Unattached)
+        if self.is_voter and not self.shutting_down and now_ms >= role.election_deadline_ms:
+            self.become_prospective(now_ms)
+            return now_ms
+        deadline_ms = fetching.fetch_from_bootstrap(self, now_ms)
+        return min(deadline_ms, role.election_deadline_ms) if self.is_voter else deadline_ms
+
+    def _poll_leader(self, leader: Leader, now_ms: int) -> int:
+        if self.shutting_down or leader.resign_requested or now_ms >= leader.check_quorum_at_ms:
+            others = [id_ for id_ in self.voters.ids if id_ != self.local.id]
+            deadline_ms = self._election_deadline_ms(now_ms)
+            successors = leader.successors()
+            endpoints = self.settings.endpoints
+            self._become(Resigned(leader.epoch, self.local.id, endpoints, others, successors, deadline_ms), now_ms)
+            return now_ms
+        deadline_ms = min(leader.check_quorum_at_ms, changes.expire(self, leader, now_ms))
+        if now_ms >= leader.begin_quorum_at_ms:
+            for key in leader.voters_to_tell(now_ms):
+                node = self.voters.node(key.id, self.settings.listener)
+                request = wire.begin_quorum_epoch_request(
+                    self.settings.cluster_id, leader.epoch, self.local.id, self.settings.endpoints, key
+                )
+                self.send(node, request, now_ms)
+            leader.told_voters(now_ms)
+        return min(deadline_ms, leader.begin_quorum_at_ms) if len(self.voters) > 1 else deadline_ms
+
+    def _poll_nominee(self, role: Nominee, now_ms: int) -> int:
+        if not self.shutting_down and now_ms >= role.election_deadline_ms:
+            if isinstance(role, Prospective):
+                self.election_lost(role, now_ms)
+            else:
+                self.become_prospective(now_ms)
+            return now_ms
+        deadline_ms = role.election_deadline_ms
+        if not role.election.lost:
+            for voter_id in role.election.unrecorded:
+                voter = self.voters.get(voter_id)
+                node = self.voters.node(voter_id, self.settings.listener)
+                if voter is not None and node is not None:
+                    request = wire.vote_request(
+                        self.settings.cluster_id, role.epoch, self.local, voter.key, self.end, role.pre_vote
+                    )
+                    deadline_ms = min(deadline_ms, self.send(node, request, now_ms))
+        return deadline_ms
+
+    def _poll_resigned(self, role: Resigned, now_ms: int) -> int:
+        if not self.shutting_down and now_ms >= role.election_deadline_ms:
+            self.become_unattached(role.epoch + 1, None, now_ms)
+            return now_ms
+        deadline_ms = NEVER_MS if self.shutting_down else role.election_deadline_ms
+        for voter_id in role.unacknowledged:
+            node = self.voters.node(voter_id, self.settings.listener)
+            request = wire.end_quorum_epoch_request(
+                self.settings.cluster_id, role.epoch, self.local.id, role.successors
+            )
+            deadline_ms = min(deadline_ms, self.send(node, request, now_ms))
+        return deadline_ms
+
+
+def _end_of(data: bytes) -> int:
+    """The offset after the last whole batch in `data`."""
+    from pylogd.protocol import batch as batches
+
+    end = -1
+    for _, header in batches.iter_headers(memoryview(data)):
+        end = header.next_offset
+    if end < 0:
+        raise RaftError("the metadata log has no batch where one must be")
+    return end

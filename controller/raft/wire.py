@@ -1,0 +1,323 @@
+"""The requests the core sends and the answers it gives, and reading what peers send.
+
+Every request is about one partition, `__cluster_metadata-0`; anything else is refused. Answers name the leader's address
+on the listener the request came in on, from the version on that has room for it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pylogd.controller.raft.log_view import Match, OffsetAndEpoch
+from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, ReplicaKey
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.uuids import METADATA_TOPIC_ID
+
+TOPIC = "__cluster_metadata"
+UNKNOWN_LEADER = -1
+
+
+def only_partition(topics: Any, name: str = "topic_name", index: str = "partition_index") -> Any:
+    """The entry of the metadata partition if there is nothing else, otherwise None."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    return partition if getattr(topic, name) == TOPIC and getattr(partition, index) == 0 else None
+
+
+def only_fetch_partition(topics: Any, index: str = "partition") -> Any:
+    """The same for Fetch, which has the topic's id from version 13 on and its name before."""
+    if len(topics) != 1 or len(topics[0].partitions) != 1:
+        return None
+    topic, partition = topics[0], topics[0].partitions[0]
+    known = topic.topic == TOPIC or bytes(topic.topic_id) == METADATA_TOPIC_ID
+    return partition if known and getattr(partition, index) == 0 else None
+
+
+def endpoints_of(listed: Any) -> Endpoints:
+    """Endpoints by listener name in a request."""
+    return {e.name: (e.host, e.port) for e in listed}
+
+
+def leader_endpoints(response: Any, leader_id: int | None, listener: str) -> Endpoints:
+    """The leader's address in a response's node_endpoints, if it is there."""
+    for node in response.node_endpoints:
+        if node.node_id == leader_id:
+            return {listener: (node.host, node.port)}
+    return NO_ENDPOINTS
+
+
+class LeaderInfo:
+    """The sender's idea of the leader, which goes into every answer."""
+
+    __slots__ = ("endpoints", "epoch", "id")
+
+    def __init__(self, epoch: int, leader_id: int | None, endpoints: Endpoints) -> None:
+        self.epoch = epoch
+        self.id = UNKNOWN_LEADER if leader_id is None else leader_id
+        self.endpoints = endpoints
+
+    def nodes(self, node_class: Any, listener: str) -> list[Any]:
+        address = self.endpoints.get(listener)
+        if address is None or self.id < 0:
+            return []
+        return [node_class(node_id=self.id, host=address[0], port=address[1])]
+
+
+# -- requests ------------------------------------------------------------------------------------------------------
+
+
+def vote_request(
+    cluster_id: str, epoch: int, local: ReplicaKey, voter: ReplicaKey, end: OffsetAndEpoch, pre_vote: bool
+) -> Any:
+    from pylogd.protocol.messages import vote as m
+
+    partition = m.RequestPartitionData(
+        partition_index=0,
+        replica_epoch=epoch,
+        replica_id=local.id,
+        replica_directory_id=local.directory_id,
+        voter_directory_id=voter.directory_id,
+        last_offset_epoch=end.epoch,
+        last_offset=end.offset,
+        pre_vote=pre_vote,
+    )
+    topics = [m.RequestTopicData(topic_name=TOPIC, partitions=[partition])]
+    return m.VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=topics)
+
+
+def begin_quorum_epoch_request(
+    cluster_id: str, epoch: int, leader_id: int, endpoints: Endpoints, voter: ReplicaKey
+) -> Any:
+    from pylogd.protocol.messages import begin_quorum_epoch as m
+
+    partition = m.RequestPartitionData(
+        partition_index=0, voter_directory_id=voter.directory_id, leader_id=leader_id, leader_epoch=epoch
+    )
+    return m.BeginQuorumEpochRequest(
+        cluster_id=cluster_id,
+        voter_id=voter.id,
+        topics=[m.RequestTopicData(topic_name=TOPIC, partitions=[partition])],
+        leader_endpoints=[m.LeaderEndpoint(name=n, host=h, port=p) for n, (h, p) in endpoints.items()],
+    )
+
+
+def end_quorum_epoch_request(cluster_id: str, epoch: int, leader_id: int, successors: list[ReplicaKey]) -> Any:
+    from pylogd.protocol.messages import end_quorum_epoch as m
+
+    partition = m.RequestPartitionData(
+        partition_index=0,
+        leader_id=leader_id,
+        leader_epoch=epoch,
+        preferred_successors=[key.id for key in successors],
+        preferred_candidates=[
+            m.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id) for key in successors
+        ],
+    )
+    topics = [m.RequestTopicData(topic_name=TOPIC, partitions=[partition])]
+    return m.EndQuorumEpochRequest(cluster_id=cluster_id, topics=topics)
+
+
+def fetch_request(
+    cluster_id: str,
+    epoch: int,
+    local: ReplicaKey,
+    end: OffsetAndEpoch,
+    high_watermark: int | None,
+    max_bytes: int,
+    max_wait_ms: int,
+) -> Any:
+    from pylogd.protocol.messages import fetch as m
+
+    partition = m.FetchPartition(
+        partition=0,
+        current_leader_epoch=epoch,
+        fetch_offset=end.offset,
+        last_fetched_epoch=end.epoch,
+        replica_directory_id=local.directory_id,
+        high_watermark=-1 if high_watermark is None else high_watermark,
+    )
+    return m.FetchRequest(
+        cluster_id=cluster_id,
+        replica_state=m.ReplicaState(replica_id=local.id),
+        max_wait_ms=max_wait_ms,
+        max_bytes=max_bytes,
+        topics=[m.FetchTopic(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+    )
+
+
+def fetch_snapshot_request(
+    cluster_id: str, epoch: int, local: ReplicaKey, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
+) -> Any:
+    from pylogd.protocol.messages import fetch_snapshot as m
+
+    partition = m.RequestPartitionSnapshot(
+        partition=0,
+        current_leader_epoch=epoch,
+        snapshot_id=m.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch),
+        position=position,
+        replica_directory_id=local.directory_id,
+    )
+    return m.FetchSnapshotRequest(
+        cluster_id=cluster_id,
+        replica_id=local.id,
+        max_bytes=max_bytes,
+        topics=[m.RequestTopicSnapshot(name=TOPIC, partitions=[partition])],
+    )
+
+
+def add_voter_request(cluster_id: str, local: ReplicaKey, endpoints: Endpoints, timeout_ms: int) -> Any:
+    """What a replica sends on its own behalf: it does not wait for the commit, as it must fetch for it to happen."""
+    from pylogd.protocol.messages import add_raft_voter as m
+
+    return m.AddRaftVoterRequest(
+        cluster_id=cluster_id,
+        timeout_ms=timeout_ms,
+        voter_id=local.id,
+        voter_directory_id=local.directory_id,
+        listeners=[m.Listener(name=n, host=h, port=p) for n, (h, p) in endpoints.items()],
+        ack_when_committed=False,
+    )
+
+
+def remove_voter_request(cluster_id: str, voter: ReplicaKey) -> Any:
+    from pylogd.protocol.messages import remove_raft_voter as m
+
+    return m.RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter.id, voter_directory_id=voter.directory_id)
+
+
+def update_voter_request(
+    cluster_id: str, epoch: int, local: ReplicaKey, endpoints: Endpoints, versions: tuple[int, int]
+) -> Any:
+    from pylogd.protocol.messages import update_raft_voter as m
+
+    return m.UpdateRaftVoterRequest(
+        cluster_id=cluster_id,
+        current_leader_epoch=epoch,
+        voter_id=local.id,
+        voter_directory_id=local.directory_id,
+        listeners=[m.Listener(name=n, host=h, port=p) for n, (h, p) in endpoints.items()],
+        kraft_version_feature=m.KRaftVersionFeature(
+            min_supported_version=versions[0], max_supported_version=versions[1]
+        ),
+    )
+
+
+# -- responses -----------------------------------------------------------------------------------------------------
+
+
+def vote_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode, granted: bool) -> Any:
+    from pylogd.protocol.messages import vote as m
+
+    partition = m.ResponsePartitionData(
+        error_code=error, leader_id=leader.id, leader_epoch=leader.epoch, vote_granted=granted
+    )
+    response = m.VoteResponse(topics=[m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])])
+    if version >= 1:
+        response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
+    return response
+
+
+def begin_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode) -> Any:
+    from pylogd.protocol.messages import begin_quorum_epoch as m
+
+    partition = m.ResponsePartitionData(error_code=error, leader_id=leader.id, leader_epoch=leader.epoch)
+    response = m.BeginQuorumEpochResponse(topics=[m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])])
+    if version >= 1:
+        response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
+    return response
+
+
+def end_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode) -> Any:
+    from pylogd.protocol.messages import end_quorum_epoch as m
+
+    partition = m.ResponsePartitionData(error_code=error, leader_id=leader.id, leader_epoch=leader.epoch)
+    response = m.EndQuorumEpochResponse(topics=[m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])])
+    if version >= 1:
+        response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
+    return response
+
+
+def fetch_response(
+    leader: LeaderInfo,
+    listener: str,
+    version: int,
+    error: ErrorCode,
+    log_start_offset: int,
+    high_watermark: int | None = None,
+    match: Match | None = None,
+    records: bytes = b"",
+) -> Any:
+    from pylogd.protocol.messages import fetch as m
+
+    partition = m.PartitionData(
+        partition_index=0,
+        error_code=error,
+        high_watermark=-1 if high_watermark is None else high_watermark,
+        log_start_offset=log_start_offset,
+        current_leader=m.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch),
+        records=records,
+    )
+    if match is not None and match.diverging is not None:
+        partition.diverging_epoch = m.EpochEndOffset(epoch=match.diverging.epoch, end_offset=match.diverging.offset)
+    if match is not None and match.snapshot is not None:
+        partition.snapshot_id = m.SnapshotId(end_offset=match.snapshot.offset, epoch=match.snapshot.epoch)
+    topic = m.FetchableTopicResponse(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    response = m.FetchResponse(responses=[topic])
+    if version >= 17:
+        response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
+    return response
+
+
+def fetch_snapshot_response(
+    leader: LeaderInfo,
+    listener: str,
+    version: int,
+    error: ErrorCode,
+    snapshot_id: OffsetAndEpoch | None = None,
+    size: int = 0,
+    position: int = 0,
+    records: bytes = b"",
+) -> Any:
+    from pylogd.protocol.messages import fetch_snapshot as m
+
+    partition = m.ResponsePartitionSnapshot(
+        index=0,
+        error_code=error,
+        current_leader=m.LeaderIdAndEpoch(leader_id=leader.id, leader_epoch=leader.epoch),
+        size=size,
+        position=position,
+        unaligned_records=records,
+    )
+    if snapshot_id is not None:
+        partition.snapshot_id = m.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
+    response = m.FetchSnapshotResponse(topics=[m.ResponseTopicSnapshot(name=TOPIC, partitions=[partition])])
+    if version >= 1:
+        response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
+    return response
+
+
+def update_voter_response(leader: LeaderInfo, listener: str, error: ErrorCode) -> Any:
+    from pylogd.protocol.messages import update_raft_voter as m
+
+    host, port = leader.endpoints.get(listener, ("", 0))
+    return m.UpdateRaftVoterResponse(
+        error_code=error,
+        current_leader=m.CurrentLeader(leader_id=leader.id, leader_epoch=leader.epoch, host=host, port=port),
+    )
+
+
+def change_response(request: Any, error: ErrorCode, message: str | None = None) -> Any:
+    """The answer to AddRaftVoter or RemoveRaftVoter."""
+    from pylogd.protocol.api import ApiKey, response_class
+
+    if message is None and error is not ErrorCode.NONE:
+        message = error.message
+    return response_class(ApiKey(request.API_KEY))(error_code=error, error_message=message)
+
+
+def top_level_error(request: Any, error: ErrorCode) -> Any:
+    """A response that holds nothing but its error."""
+    from pylogd.protocol.api import ApiKey, response_class
+
+    return response_class(ApiKey(request.API_KEY))(error_code=error)
