@@ -225,11 +225,11 @@ class Connection:
         if route.request_tagged:
             try:
                 tags = frame[position]
+                position += 1
+                if tags:
+                    position = skip_tags(frame, position, len(frame), tags)
             except IndexError:
                 raise ProtocolError("the request header is cut off") from None
-            position += 1
-            if tags:
-                position = skip_tags(frame, position, len(frame), tags)
         request, _ = route.decode(frame, position)
         context = RequestContext(route.version, self.client_id, correlation_id, self, dispatcher.node)
         try:
