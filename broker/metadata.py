@@ -238,13 +238,14 @@ class MetadataPublisher:
         directory_id = None if assigned is None or is_reserved(assigned) else assigned
         config = self.log_config(name)
         try:
-            return logs.create(name, index, topic_id=topic_id, config=config, directory_id=directory_id)
+            log: Log = logs.create(name, index, topic_id=topic_id, config=config, directory_id=directory_id)
         except KafkaError as error:
             if error.code is not ErrorCode.INCONSISTENT_TOPIC_ID:
                 raise
             logger.warning("%s-%d on disk belongs to a topic that was deleted: it is put aside", name, index)
             logs.put_aside_stray(name, index)
-            return logs.create(name, index, topic_id=topic_id, config=config, directory_id=directory_id)
+            log = logs.create(name, index, topic_id=topic_id, config=config, directory_id=directory_id)
+        return log
 
     def _remove(self, name: str, index: int) -> None:
         self._node.replicas.remove(name, index)
@@ -257,7 +258,7 @@ class MetadataPublisher:
             logger.warning("the log of %s-%d stays on disk: %s", name, index, error.message)
 
     def _put_strays_aside(self) -> None:
-        """Partitions on disk that the cluster does not place here: their topic was deleted while this broker was down."""
+        """Partitions on disk that the cluster does not place here: deleted while this broker was down."""
         me = self._node.broker_id
         for name, index in self._node.logs.partitions():
             partition = self.image.partition(name, index)

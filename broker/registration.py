@@ -1,8 +1,8 @@
 """The broker's standing with the controller: registration, heartbeats, unfencing, controlled shutdown.
 
-A broker registers with an incarnation id of its own and gets an epoch. It is fenced until its heartbeats say that it has
-replayed the metadata up to its registration and wants in. Heartbeats keep the session; when the epoch is refused the
-broker registers anew. To leave in good order it asks to shut down, and goes on until the controller has moved its
+A broker registers with an incarnation id of its own and gets an epoch. It is fenced until its heartbeats say that it
+has replayed the metadata up to its registration and wants in. Heartbeats keep the session; when the epoch is refused,
+the broker registers anew. To leave in good order it asks to shut down, and goes on until the controller has moved its
 leaderships and lets it go.
 """
 

@@ -1,7 +1,7 @@
 """The first records of a metadata log, and what a new active controller writes before it serves anybody.
 
-`bootstrap.checkpoint` in the metadata directory holds the feature levels a cluster was formatted with (and whatever else
-the format command was told to set up). They enter the log once, when the first controller finds it empty, inside a
+`bootstrap.checkpoint` in the metadata directory holds the feature levels a cluster was formatted with (and whatever
+else the format command was told to set up). They enter the log once, when the first controller finds it empty, inside a
 metadata transaction, so that a crash in the middle leaves nothing.
 """
 

@@ -1,8 +1,8 @@
 """Where the controller's decisions become durable: the one-voter driver of the metadata log.
 
 With one voter there is nobody to ask, but the steps are KRaft's: each start takes a new epoch and writes it to
-`quorum-state` before anything else, then opens the epoch with a LeaderChange record; a record is committed when it is on
-stable storage. Appends are written at once and share their fsyncs: while one flush runs on a worker, the records of
+`quorum-state` before anything else, then opens the epoch with a LeaderChange record; a record is committed when it is
+on stable storage. Appends are written at once and share their fsyncs: while one flush runs on a worker, the records of
 everybody else queue for the next.
 
 Order at a commit: subscribers get the committed batches first, then the waiting replies go out, so that a client that

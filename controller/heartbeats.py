@@ -46,8 +46,8 @@ class Heartbeats:
         self._contacts: dict[tuple[int, int], int] = {}
 
     def activate(self, image: ClusterImage, now_ms: int, gone: int | None = None) -> None:
-        """Starts with every unfenced broker just seen, except `gone`: the broker that shares this process and its locked
-        directories is not running from before, and must not wait for its own old session to run out."""
+        """Starts with every unfenced broker just seen, except `gone`: the broker that shares this process and its
+        locked directories is not running from before, and must not wait for its own old session to run out."""
         self._brokers.clear()
         self._contacts.clear()
         for broker in image.brokers.values():

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
+from functools import partial
 from random import Random
 
 from pylogd.controller.snapshot import DELETED_SUFFIX, PARTIAL_SUFFIX, SUFFIX, SnapshotId
@@ -182,7 +183,7 @@ class MetadataLog:
             path = self.snapshot_path(oldest)
             doomed = path[: -len(SUFFIX)] + DELETED_SUFFIX
             self.files.rename(path, doomed)
-            self._environment.later(self.log.config.file_delete_delay_ms, lambda doomed=doomed: self._unlink(doomed))
+            self._environment.later(self.log.config.file_delete_delay_ms, partial(self._unlink, doomed))
             logger.info("metadata snapshot %s is superseded and was dropped", oldest.filename)
 
     def _unlink(self, path: str) -> None:

@@ -1,8 +1,8 @@
 """The active controller: requests in, decisions appended, replies out when what they saw is committed.
 
 Everything runs on one event loop, one decision at a time. A decision sees the state as of the last appended record
-("speculative"), so a second CreateTopics does not wait for the first one's fsync; every reply, a refusal too, waits until
-the newest record the decision may have seen is committed. When the log fails, nothing is answered any more and the node
+("speculative"), so a second CreateTopics does not wait for the first one's fsync; every reply, a refusal too, waits
+until the newest record the decision may have seen is committed. When the log fails, nothing is answered any more and the node
 stops: what was replayed may not survive.
 """
 
@@ -67,7 +67,7 @@ SERVED: dict[ApiKey, tuple[int, int]] = {
 
 
 class ControllerContext:
-    """Who asks, as far as the controller needs to know. A request that a broker passes on for a client is `forwarded`."""
+    """Who asks, as far as the controller cares. A request that a broker passes on for a client is `forwarded`."""
 
     __slots__ = ("client_id", "forwarded", "listener")
 

@@ -1,9 +1,9 @@
-"""Snapshots: the cluster image written out as records, so that the log before it can go and a restart need not replay it.
+"""Snapshots: the cluster image written out as records, so that the log before it can go and need not be replayed.
 
 File `<end offset, 20 digits>-<epoch, 10 digits>.checkpoint` beside the log's segments. It is a run of record batches
 whose offsets count from 0 inside the file: a control batch with SnapshotHeader (and with kraft.version 1 also
-KRaftVersion and the voters), batches of metadata records, and a control batch with SnapshotFooter. The end offset is the
-first offset that is not in the snapshot.
+KRaftVersion and the voters), batches of metadata records, and a control batch with SnapshotFooter. The end offset is
+the first offset that is not in the snapshot.
 
 Crash policy: written under `<name>-<digits>.checkpoint.part`, fsynced, renamed, directory fsynced. A file without the
 `.part` suffix is whole; leftovers with it, and `.deleted` ones, are removed at start.
@@ -156,8 +156,7 @@ def image_records(image: ClusterImage) -> Iterator[VersionedRecord]:
         for key, quota in quotas.items():
             yield m.ClientQuotaRecord(entity=parts, key=key, value=quota, remove=False), 0
     if image.next_producer_id >= 0:
-        record = m.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id)
-        yield record, 0
+        yield m.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
     for kept in (image.acls, image.scram, image.delegation_tokens):
         for record in kept.values():
             yield record, 0

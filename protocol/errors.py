@@ -10,7 +10,7 @@ class ErrorCode(IntEnum):
 
     message: str
 
-    def __new__(cls, code: int, message: str) -> ErrorCode:
+    def __new__(cls, code: int, message: str = "") -> ErrorCode:
         self = int.__new__(cls, code)
         self._value_ = code
         self.message = message

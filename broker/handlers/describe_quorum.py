@@ -1,7 +1,7 @@
 """DescribeQuorum: leader, voters and observers of the metadata log, by the controller.
 
-Versions: 1 adds the times of each replica's last fetch and of when it was caught up; 2 directory ids, endpoints and error
-messages.
+Versions: 1 adds the times of each replica's last fetch and of when it was caught up; 2 directory ids, endpoints and
+error messages.
 """
 
 from __future__ import annotations

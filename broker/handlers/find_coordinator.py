@@ -3,7 +3,8 @@
 Versions: 1 added the key type (groups, transactions), error message and throttle time; 3 flexible; 4 many keys in one
 request; 5 TRANSACTION_ABORTABLE; 6 share groups.
 
-This broker does not run coordinators yet, so it answers like a Kafka whose coordinator is not up: the client asks again.
+This broker does not run coordinators yet, so it answers like a Kafka whose coordinator is not up: the client asks
+again.
 """
 
 from __future__ import annotations

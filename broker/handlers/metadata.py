@@ -1,9 +1,9 @@
 """Metadata: brokers, topics, partitions and their leaders.
 
-Versions: 1 added controller id, racks, internal topics, and null for all topics (an empty list is none; in 0 it is all);
-2 cluster id; 3 throttle time; 4 the client may forbid auto-creation; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7 leader
-epochs; 8 authorized operations; 9 flexible; 10 topic ids in responses; 11 no cluster operations any more; 12 topics by
-id; 13 a top-level error code, with which a broker can ask a client to bootstrap again.
+Versions: 1 added controller id, racks, internal topics, and null for all topics (an empty list is none; in 0 it is
+all); 2 cluster id; 3 throttle time; 4 the client may forbid auto-creation; 5 offline replicas; 6 LISTENER_NOT_FOUND; 7
+leader epochs; 8 authorized operations; 9 flexible; 10 topic ids in responses; 11 no cluster operations any more; 12
+topics by id; 13 a top-level error code, with which a broker can ask a client to bootstrap again.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pylogd.controller.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.metadata import (
     MetadataRequest,
+    MetadataRequestTopic,
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
@@ -31,9 +32,11 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     version = ctx.version
     node = ctx.node
     image = node.image
-    everything = request.topics is None or (version == 0 and not request.topics)
-    if not everything and 10 <= version < 12:
-        _check_topics(request.topics, version)
+    wanted = request.topics
+    if version == 0 and not wanted:
+        wanted = None
+    if wanted is not None and 10 <= version < 12:
+        _check_topics(wanted, version)
 
     response = MetadataResponse(cluster_id=node.cluster_id)
     alive = []
@@ -49,7 +52,7 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     response.controller_id = node.broker_id if node.broker_id in alive else alive[0] if alive else -1
 
     view = ListenerView(image, ctx.connection.listener_name)
-    response.topics = _topics(ctx, request, view, everything)
+    response.topics = _topics(ctx, request, view, wanted)
     if version >= 8:
         if version <= 10 and request.include_cluster_authorized_operations:
             response.cluster_authorized_operations = CLUSTER_OPERATIONS
@@ -70,13 +73,16 @@ def _check_topics(topics: list[Any], version: int) -> None:
             )
 
 
-def _topics(ctx: RequestContext, request: MetadataRequest, view: ListenerView, everything: bool) -> list[Any]:
+def _topics(
+    ctx: RequestContext, request: MetadataRequest, view: ListenerView, wanted: list[MetadataRequestTopic] | None
+) -> list[MetadataResponseTopic]:
+    """The topics asked for; all of them when `wanted` is None."""
     image, version = ctx.node.image, ctx.version
     found = []
-    if everything:
+    if wanted is None:
         names = list(image.topics)
     else:
-        ids = dict.fromkeys(bytes(topic.topic_id) for topic in request.topics if topic.topic_id != ZERO)
+        ids = dict.fromkeys(bytes(topic.topic_id) for topic in wanted if topic.topic_id != ZERO)
         names = []
         for topic_id in ids:
             known = image.topic_by_id(topic_id)
@@ -85,7 +91,7 @@ def _topics(ctx: RequestContext, request: MetadataRequest, view: ListenerView, e
             else:
                 names.append(known.name)
         if not ids:
-            names = list(dict.fromkeys(topic.name for topic in request.topics))
+            names = list(dict.fromkeys(topic.name or "" for topic in wanted))
     missing = []
     for name in names:
         topic = image.topics.get(name)
@@ -100,7 +106,7 @@ def _topics(ctx: RequestContext, request: MetadataRequest, view: ListenerView, e
                 partitions=metadata_partitions(view, topic.partitions, version, MetadataResponsePartition),
             )
         )
-    if missing and not everything:
+    if missing and wanted is not None:
         creatable = []
         for name in missing:
             code = missing_topic_code(name)

@@ -139,7 +139,7 @@ class PartitionChange:
         return record, versions.partition_record_version(self.state.image.metadata_version)
 
     def _complete_reassignment(self) -> None:
-        """Drops the removed replicas once every added one is in sync; when the partition shrinks, once all that stay are."""
+        """Drops the removed replicas once every added one is in sync; a partition that shrinks waits for the rest."""
         if not self.removing and not self.adding:
             return
         isr = [replica for replica in self.isr if replica not in self.removing]

@@ -1,8 +1,8 @@
 """Where the replicas of new partitions go.
 
 Brokers are striped: within a rack, successive partitions start at successive brokers; racks take turns, so that a
-partition's replicas are on different racks as long as there are enough. The first replica, the preferred leader, is never
-on a fenced broker. Starting points are random, so that many small topics do not all start on the same broker.
+partition's replicas are on different racks as long as there are enough. The first replica, the preferred leader, is
+never on a fenced broker. Starting points are random, so that many small topics do not all start on the same broker.
 """
 
 from __future__ import annotations

@@ -9,7 +9,6 @@ from pylogd.controller.operations import CLUSTER_OPERATIONS
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
-from pylogd.protocol.uuids import ZERO
 from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:

@@ -11,8 +11,9 @@ from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import DIRECTORY, MetadataLogConfig
 from pylogd.controller.quorum_state import QuorumState
 from pylogd.controller.records import decode_batches
-from pylogd.controller.service import Timings
+from pylogd.controller.service import SERVED, Timings
 from pylogd.controller.snapshot import SnapshotId, replay_snapshot
+from pylogd.protocol.api import request_class
 from pylogd.protocol.control import ControlType
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (
@@ -399,5 +400,31 @@ def test_a_whole_request_that_fails_is_answered_item_by_item(tmp_path: Path) -> 
             )
             assert reply.responses[0].error_code == ErrorCode.NOT_CONTROLLER
             c.controller.active = True
+
+    run(main())
+
+
+def test_every_api_answers_at_every_version(tmp_path: Path) -> None:
+    """An empty request is a request: each is answered in bytes of its version, whether granted or refused."""
+
+    async def main() -> None:
+        async with RunningController(tmp_path) as c:
+            await c.register()
+            for key, (first, last) in SERVED.items():
+                for version in range(first, last + 1):
+                    await c.ask(request_class(key)(), version)
+            m = describe_quorum
+            partitions = [m.RequestPartitionData(partition_index=0)]
+            request = m.DescribeQuorumRequest(
+                topics=[m.RequestTopicData(topic_name="__cluster_metadata", partitions=partitions)]
+            )
+            for version in (0, 1, 2):
+                reply = await c.ask(request, version)
+                assert (reply.error_code, len(reply.nodes)) == (0, 1 if version == 2 else 0)
+            codes = [(await c.ask(describe_cluster.DescribeClusterRequest(), v)).error_code for v in (0, 1, 2)]
+            mismatch = ErrorCode.MISMATCHED_ENDPOINT_TYPE
+            assert codes == [ErrorCode.INVALID_REQUEST, mismatch, mismatch]
+            reply = await c.ask(describe_cluster.DescribeClusterRequest(endpoint_type=2), 1)
+            assert (reply.error_code, reply.endpoint_type, reply.controller_id) == (0, 2, 1)
 
     run(main())

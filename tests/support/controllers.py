@@ -18,6 +18,7 @@ from pylogd.controller.registrations import Endpoint
 from pylogd.controller.service import Controller, ControllerContext, Timings
 from pylogd.controller.snapshot import snapshot_batches, write_snapshot
 from pylogd.controller.state import ControllerState, EffectiveConfig, Settings
+from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import control_records, metadata_records
 from pylogd.runtime.clock import Clock
@@ -206,8 +207,11 @@ class RunningController:
         self.workers.close()
 
     async def ask(self, request: Any, version: int | None = None) -> Any:
+        """The answer, through the bytes of both: a field that a version does not have is found here."""
         version = type(request).VERSIONS[1] if version is None else version
-        return await self.controller.handle(request, version, ControllerContext(forwarded=True))
+        arrived, _ = decode(type(request), version, encode(request, version))
+        response = await self.controller.handle(arrived, version, ControllerContext(forwarded=True))
+        return decode(type(response), version, encode(response, version))[0]
 
     async def register(self, broker_id: int = 1, directories: Sequence[bytes] = (b"d" * 16,)) -> int:
         """Registers and unfences a broker; returns its epoch."""
