@@ -45,7 +45,7 @@ _OWN_BYTES_MIN = 1 << 14
 #: A larger buffer is not kept once it is empty.
 _OWN_BYTES_KEPT = 5 << 18
 #: Frames up to this size get their memory at once; larger ones as their bytes arrive, so that a claim costs nothing.
-_TRUSTED_BYTES = 4 << 20
+_TRUSTED_BYTES = 1 << 17
 _IOV_MAX = 256
 _JOIN_BYTES_MAX = 1 << 16
 #: A cold run longer than this is a catch-up reader; it drops pages this far behind itself.
