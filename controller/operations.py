@@ -1,4 +1,4 @@
-"""Authorized operations as the bit fields of Metadata and DescribeCluster. Without an authorizer everything is allowed."""
+"""Authorized operations as bit fields of Metadata and DescribeCluster. Without an authorizer everything is allowed."""
 
 from __future__ import annotations
 

@@ -2,8 +2,8 @@
 
 Everything runs on one event loop, one decision at a time. A decision sees the state as of the last appended record
 ("speculative"), so a second CreateTopics does not wait for the first one's fsync; every reply, a refusal too, waits
-until the newest record the decision may have seen is committed. When the log fails, nothing is answered any more and the node
-stops: what was replayed may not survive.
+until the newest record the decision may have seen is committed. When the log fails, nothing is answered any more and
+the node stops: what was replayed may not survive.
 """
 
 from __future__ import annotations
