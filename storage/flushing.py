@@ -56,7 +56,7 @@ class Flusher:
                 log.environment.failed(log, "fsync", error)
         elif error is not None:
             raise error
-        elif not done.cancelled():
+        elif not done.cancelled() and not log.closed:
             log.mark_flushed(plan)
             if asked or plan.truncations != log.truncations:
                 self._start(log, up_to)

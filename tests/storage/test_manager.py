@@ -1,0 +1,619 @@
+"""Several directories, thousands of logs: lazy loading, checkpoints, deletion, failures, group commit, clean and
+unclean stops."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import json
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.runtime.clock import ManualClock
+from pylogd.runtime.files import FileSystem
+from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.workers import InlineWorkers, Workers
+from pylogd.storage import checkpoint
+from pylogd.storage.config import LogConfig
+from pylogd.storage.directory import DirectoryInUse, aside_name
+from pylogd.storage.manager import DuplicatePartition, LogManager, NoDirectory
+from pylogd.storage.settings import ManagerSettings
+from support.logs import NOW_MS, append, batch, read_all
+
+TOPIC_ID = bytes(range(16))
+
+
+def run(main: Callable[[], Awaitable[None]]) -> None:
+    asyncio.run(main())  # type: ignore[arg-type]
+
+
+def manager(files: FileSystem, paths: list[str], **options: Any) -> LogManager:
+    """On the running loop, with jobs in place and time standing still."""
+    config = options.pop("config", LogConfig(segment_bytes=2000, file_delete_delay_ms=0))
+    loop = asyncio.get_running_loop()
+    workers = options.pop("workers", None) or InlineWorkers(loop)
+    made = LogManager(
+        loop,
+        files,
+        ManualClock(NOW_MS),
+        workers,
+        paths,
+        settings=options.pop("settings", ManagerSettings(file_delete_delay_ms=0)),
+        config_for=lambda topic: config,
+        chance=random.Random(3),
+        **options,
+    )
+    made.open()
+    return made
+
+
+async def settle() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+def test_a_clean_stop_is_remembered_and_logs_load_when_asked_for() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        first = manager(files, ["/d"])
+        await first.recover()
+        for partition in range(3):
+            log = first.create("t", partition, topic_id=TOPIC_ID)
+            append(log, batch(partition + 1))
+            log.high_watermark = 1
+        await first.close(broker_epoch=42)
+        assert json.loads(files.read_bytes("/d/.kafka_cleanshutdown")) == {"version": 0, "brokerEpoch": 42}
+        assert files.read_bytes(f"/d/{checkpoint.RECOVERY_POINT}") == b"0\n3\nt 0 1\nt 1 2\nt 2 3\n"
+        assert files.read_bytes(f"/d/{checkpoint.HIGH_WATERMARK}") == b"0\n3\nt 0 1\nt 1 1\nt 2 1\n"
+        assert files.read_bytes(f"/d/{checkpoint.LOG_START_OFFSET}") == b"0\n0\n"
+
+        second = manager(files, ["/d"])
+        assert not files.exists("/d/.kafka_cleanshutdown")
+        await second.recover()
+        assert (second.directories[0].clean, second.directories[0].stopped_broker_epoch) == (True, 42)
+        assert list(second.loaded()) == []
+        assert second.partitions() == [("t", 0), ("t", 1), ("t", 2)]
+        log = second.get("t", 2)
+        assert log is not None
+        assert (log.log_end_offset, log.high_watermark, log.topic_id) == (3, 1, TOPIC_ID)
+        assert len(list(second.loaded())) == 1
+        assert second.get("t", 9) is None
+        # Stopping without having loaded the others keeps what their checkpoints said.
+        await second.close()
+        assert files.read_bytes(f"/d/{checkpoint.RECOVERY_POINT}") == b"0\n3\nt 0 1\nt 1 2\nt 2 3\n"
+
+    run(main)
+
+
+def test_an_unclean_stop_recovers_everything(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFileSystem()
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        first = manager(files, ["/d"])
+        for partition in range(5):
+            append(first.create("t", partition), batch(2))
+        first.abandon()
+        second = manager(files, ["/d"])
+        await second.recover()
+        assert not second.directories[0].clean
+        assert [log.log_end_offset for log in second.loaded()] == [2] * 5
+        assert "recovering 5 logs in /d" in caplog.text
+        assert "recovered 5 logs in /d" in caplog.text
+        await second.close()
+
+    run(main)
+
+
+def test_directories_fill_evenly_or_as_told(tmp_path: Path) -> None:
+    files = FileSystem()
+    paths = [f"{tmp_path}/a", f"{tmp_path}/b", f"{tmp_path}/c"]
+    for n, path in enumerate(paths):
+        files.mkdirs(path)
+        (Path(path) / "meta.properties").write_text(f"version=1\ndirectory.id={'AAAAAAAAAAAAAAAAAAAAA'}{'QgwAE'[n]}\n")
+
+    async def main() -> None:
+        logs = manager(files, paths, settings=ManagerSettings(cordoned=(paths[2],)))
+        for partition in range(6):
+            logs.create("t", partition)
+        assert [len(directory.partitions) for directory in logs.directories] == [3, 3, 0]
+        target = logs.directories[2]
+        assert target.id is not None
+        log = logs.create("u", 0, directory_id=target.id)
+        assert log.directory == f"{paths[2]}/u-0"
+        assert logs.directory_of("u", 0) is target
+        assert logs.directory_by_id(target.id) is target
+        await logs.close()
+
+    run(main)
+
+
+def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
+    async def main() -> None:
+        first = manager(FileSystem(), [str(tmp_path)])
+        with pytest.raises(DirectoryInUse, match="locked by a running broker"):
+            manager(FileSystem(), [str(tmp_path)])
+        await first.close()
+        manager(FileSystem(), [str(tmp_path)]).abandon()
+
+    run(main)
+
+
+def test_a_partition_in_two_directories_is_refused() -> None:
+    files = SimulatedFileSystem()
+    for name in ("/a/t-0", "/b/t-0"):
+        files.mkdirs(name)
+
+    async def main() -> None:
+        with pytest.raises(DuplicatePartition, match="t-0 is in /a and in /b"):
+            manager(files, ["/a", "/b"])
+
+    run(main)
+
+
+def test_only_partition_directories_are_logs() -> None:
+    files = SimulatedFileSystem()
+    for name in (
+        "t-1",
+        "a-b-c-7",
+        "__cluster_metadata-0",
+        "remote-log-index-cache",
+        "lost+found",
+        "x-y",
+        "t-3.0a1b-stray",
+    ):
+        files.mkdirs(f"/d/{name}")
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        assert sorted(logs.partitions()) == [("a-b-c", 7), ("t", 1)]
+        logs.abandon()
+
+    run(main)
+
+
+def test_deletion_renames_now_and_removes_later() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], settings=ManagerSettings(file_delete_delay_ms=20))
+        log = logs.create("t", 0)
+        append(log, batch())
+        found = log.read(0, 100, 1)
+        assert found.range is not None
+        found.range.acquire()
+        assert logs.delete("t", 0)
+        assert not logs.delete("t", 0)
+        aside = [name for name in files.listdir("/d") if name.endswith("-delete")]
+        assert len(aside) == 1
+        assert aside[0].startswith("t-0.")
+        assert logs.get("t", 0) is None
+        assert len(found.range.read()) > 0
+        found.range.release()
+        with pytest.raises(KafkaError):
+            append(log, batch())
+        again = logs.create("t", 0)
+        assert again.log_end_offset == 0
+        await asyncio.sleep(0.05)
+        assert not [name for name in files.listdir("/d") if name.endswith("-delete")]
+        await logs.close()
+
+    run(main)
+
+
+def test_a_deletion_that_was_interrupted_is_finished() -> None:
+    files = SimulatedFileSystem()
+    files.mkdirs("/d/t-0.00aa-delete")
+    files.open("/d/t-0.00aa-delete/00000000000000000000.log", create=True)
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        await logs.recover()
+        await asyncio.sleep(0.01)
+        assert logs.partitions() == []
+        assert not files.exists("/d/t-0.00aa-delete")
+        await logs.close()
+
+    run(main)
+
+
+def test_strays_are_put_aside_and_kept() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        logs.create("t", 0)
+        assert logs.put_aside_stray("t", 0)
+        await asyncio.sleep(0.01)
+        assert [name for name in files.listdir("/d") if name.endswith("-stray")]
+        await logs.close()
+
+    run(main)
+
+
+def test_long_names_are_cut() -> None:
+    name = aside_name("x" * 249, 12, "0" * 32, "-delete")
+    assert len(name) == 255
+    assert name.endswith("-12." + "0" * 32 + "-delete")
+
+
+def test_topic_ids_are_written_and_compared() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        logs.create("t", 0, topic_id=TOPIC_ID)
+        await settle()
+        assert files.exists("/d/t-0/partition.metadata")
+        with pytest.raises(KafkaError) as refused:
+            logs.create("t", 0, topic_id=bytes(16)[:-1] + b"x")
+        assert refused.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+        await logs.close()
+        logs = manager(files, ["/d"])
+        with pytest.raises(KafkaError) as refused:
+            logs.create("t", 0, topic_id=bytes(16)[:-1] + b"x")
+        assert refused.value.code == ErrorCode.INCONSISTENT_TOPIC_ID
+        assert logs.create("t", 0, topic_id=TOPIC_ID).topic_id == TOPIC_ID
+        await logs.close()
+
+    run(main)
+
+
+# -- failure
+
+
+def test_a_failing_directory_takes_only_its_own_partitions_offline() -> None:
+    files = SimulatedFileSystem()
+    lost: list[tuple[str, list[tuple[str, int]]]] = []
+
+    async def main() -> None:
+        logs = manager(
+            files, ["/a", "/b"], on_directory_failure=lambda directory, keys: lost.append((directory.path, keys))
+        )
+        for partition in range(4):
+            append(logs.create("t", partition), batch())
+        bad = logs.get("t", 0)
+        assert bad is not None
+        files.faults["fsync"] = errno.EIO
+        logs.flusher.request(bad)
+        await settle()
+        files.faults.clear()
+        assert lost == [("/a", [("t", 0), ("t", 2)])]
+        for partition, works in ((0, False), (1, True), (2, False), (3, True)):
+            log = logs.get("t", partition)
+            assert log is not None
+            if works:
+                append(log, batch())
+                assert len(read_all(log)) == 2
+            else:
+                with pytest.raises(KafkaError) as refused:
+                    append(log, batch())
+                assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        # New partitions go where there is a disk, and the failed one gets no marker.
+        assert logs.create("u", 0).directory == "/b/u-0"
+        with pytest.raises(KafkaError):
+            logs.delete("t", 0)
+        await logs.close()
+        assert files.exists("/b/.kafka_cleanshutdown")
+        assert not files.exists("/a/.kafka_cleanshutdown")
+
+    run(main)
+
+
+def test_a_directory_that_cannot_be_opened_is_offline_from_the_start(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("not a directory")
+
+    async def main() -> None:
+        logs = manager(FileSystem(), [f"{tmp_path}/good", f"{tmp_path}/file"])
+        assert [directory.online for directory in logs.directories] == [True, False]
+        assert logs.create("t", 0).directory.startswith(f"{tmp_path}/good")
+        await logs.close()
+        with pytest.raises(NoDirectory, match="none of the log directories"):
+            manager(FileSystem(), [f"{tmp_path}/file"])
+
+    run(main)
+
+
+def test_a_full_disk_is_said_once_and_again_when_it_has_room(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFileSystem()
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], config=LogConfig(index_interval_bytes=0))
+        log = logs.create("t", 0)
+        append(log, batch(size=100))
+        files.capacity_bytes = files._used_bytes() + 10
+        for _ in range(3):
+            with pytest.raises(KafkaError):
+                append(log, batch(size=100))
+        assert caplog.text.count("is full") == 1
+        assert logs.directories[0].online
+        files.capacity_bytes = None
+        append(log, batch(size=100))
+        assert caplog.text.count("has room again") == 1
+        await logs.close()
+
+    run(main)
+
+
+def test_the_floor_of_free_space_warns_once(caplog: pytest.LogCaptureFixture) -> None:
+    files = SimulatedFileSystem()
+    caplog.set_level(logging.INFO)
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], settings=ManagerSettings(disk_free_floor_bytes=1000))
+        files.capacity_bytes = 500
+        await logs.maintenance.watch_free_space()
+        await logs.maintenance.watch_free_space()
+        assert caplog.text.count("pylogd.disk.free.floor.bytes") == 1
+        files.capacity_bytes = None
+        await logs.maintenance.watch_free_space()
+        assert caplog.text.count("above the floor again") == 1
+        logs.abandon()
+
+    run(main)
+
+
+# -- flushing
+
+
+def test_concurrent_appends_share_one_fsync(tmp_path: Path) -> None:
+    class CountingFiles(FileSystem):
+        pass
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        workers = Workers(loop, 2)
+        logs = manager(CountingFiles(), [str(tmp_path)], workers=workers, config=LogConfig(flush_messages=1))
+        log = logs.create("t", 0)
+        moves: list[int] = []
+        reached = asyncio.Event()
+
+        def moved(flushed: object) -> None:
+            moves.append(log.flushed_offset)
+            if log.flushed_offset == 100:
+                reached.set()
+
+        log.on_flushed = moved
+        for _ in range(100):
+            append(log, batch())
+        await asyncio.wait_for(reached.wait(), 20)
+        # The first fsync covers what was there when it began, the second one everything else.
+        assert moves == [1, 100]
+        await logs.close()
+        workers.close()
+
+    run(main)
+
+
+def test_the_scheduler_flushes_what_is_old() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], config=LogConfig(flush_ms=1000))
+        log = logs.create("t", 0)
+        append(log, batch())
+        await logs.maintenance.flush_dirty_logs()
+        assert log.flushed_offset == 0
+        assert isinstance(logs.clock, ManualClock)
+        logs.clock.advance(1000)
+        await logs.maintenance.flush_dirty_logs()
+        await settle()
+        assert log.flushed_offset == 1
+        await logs.close()
+
+    run(main)
+
+
+def test_a_roll_makes_the_closed_segment_durable() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        for _ in range(40):
+            append(log, batch(size=100))
+        await settle()
+        assert log.flushed_offset == log.active.base_offset > 0
+        await logs.close()
+
+    run(main)
+
+
+# -- periodic work
+
+
+def test_checkpoints_follow_the_logs() -> None:
+    files = SimulatedFileSystem()
+    settings = ManagerSettings(
+        initial_task_delay_ms=0,
+        recovery_point_checkpoint_interval_ms=5,
+        log_start_offset_checkpoint_interval_ms=5,
+        high_watermark_checkpoint_interval_ms=5,
+    )
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], settings=settings)
+        log = logs.create("t", 0)
+        append(log, batch(5))
+        log.flush()
+        log.high_watermark = 5
+        log.delete_records_before(3)
+        logs.start()
+        for name, line in (
+            (checkpoint.RECOVERY_POINT, b"t 0 5"),
+            (checkpoint.LOG_START_OFFSET, b"t 0 3"),
+            (checkpoint.HIGH_WATERMARK, b"t 0 5"),
+        ):
+            async with asyncio.timeout(5):
+                while not files.exists(f"/d/{name}") or line not in files.read_bytes(f"/d/{name}"):
+                    await asyncio.sleep(0.002)
+        logs.abandon()
+        again = manager(files, ["/d"])
+        await again.recover()
+        recovered = again.get("t", 0)
+        assert recovered is not None
+        assert (recovered.log_start_offset, recovered.high_watermark) == (3, 5)
+        await again.close()
+
+    run(main)
+
+
+def test_retention_runs_over_all_logs_and_loads_those_that_sleep() -> None:
+    files = SimulatedFileSystem()
+    config = LogConfig(segment_bytes=300, retention_ms=1000, file_delete_delay_ms=0)
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], config=config)
+        for partition in range(3):
+            log = logs.create("t", partition)
+            for _ in range(10):
+                append(log, batch(timestamp=NOW_MS))
+            log.high_watermark = log.log_end_offset
+        await logs.close()
+        logs = manager(files, ["/d"], config=config)
+        assert isinstance(logs.clock, ManualClock)
+        logs.clock.advance(100_000)
+        await logs.maintenance.check_retention()
+        assert [log.log_start_offset for log in logs.loaded()] == [10, 10, 10]
+        await logs.close()
+
+    run(main)
+
+
+def test_idle_producers_expire() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"], settings=ManagerSettings(producer_expiration_ms=1000))
+        log = logs.create("t", 0)
+        append(log, batch(producer_id=1, producer_epoch=0, base_sequence=0))
+        assert isinstance(logs.clock, ManualClock)
+        logs.clock.advance(999)
+        await logs.maintenance.expire_producers()
+        assert log.producers.producers
+        logs.clock.advance(1)
+        await logs.maintenance.expire_producers()
+        assert not log.producers.producers
+        await logs.close()
+
+    run(main)
+
+
+def test_a_truncation_lowers_the_recovery_point_on_disk_first() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        for _ in range(10):
+            append(log, batch())
+        log.flush()
+        log.truncate_to(4)
+        assert checkpoint.read_offsets(files, f"/d/{checkpoint.RECOVERY_POINT}") == {("t", 0): 4}
+        await logs.close()
+
+    run(main)
+
+
+def test_config_changes_reach_the_logs_of_the_topic() -> None:
+    async def main() -> None:
+        logs = manager(SimulatedFileSystem(), ["/d"])
+        ours, other = logs.create("t", 0), logs.create("u", 0)
+        logs.update_config("t", LogConfig(retention_ms=5))
+        assert (ours.config.retention_ms, other.config.retention_ms) == (5, LogConfig().retention_ms)
+        logs.abandon()
+
+    run(main)
+
+
+def test_many_partitions_with_few_descriptors(tmp_path: Path) -> None:
+    """The number is small for the suite's sake; the descriptors are proportionally fewer."""
+    count = 300
+
+    async def main() -> None:
+        workers = Workers(asyncio.get_running_loop(), 2)
+        logs = manager(FileSystem(open_files_max=32), [str(tmp_path)], workers=workers)
+        for partition in range(count):
+            append(logs.create("t", partition, topic_id=TOPIC_ID), batch())
+        await logs.close(7)
+        logs = manager(FileSystem(open_files_max=32), [str(tmp_path)], workers=workers)
+        await logs.recover()
+        for partition in range(count):
+            log = logs.get("t", partition)
+            assert log is not None
+            assert append(log, batch(2)).base_offset == 1
+            assert [header.base_offset for header in read_all(log)] == [0, 1]
+        assert sum(log.active.file.fd >= 0 for log in logs.loaded()) <= 40
+        await logs.close(8)
+        workers.close()
+
+    run(main)
+
+
+# -- crashes
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_crash_at_every_step_of_opening_using_and_closing(seed: int) -> None:
+    """Acknowledged means flushed: whatever `on_flushed` told of is there after any crash, whichever step it hit."""
+    from pylogd.runtime.simulated_files import Crash
+
+    async def life(files: SimulatedFileSystem, told: dict[int, int]) -> None:
+        config = LogConfig(segment_bytes=400, flush_messages=1, index_interval_bytes=100, file_delete_delay_ms=0)
+        for round_ in range(2):
+            logs = manager(files, ["/d"], config=config)
+            await logs.recover()
+            for partition in range(2):
+                log = logs.create("t", partition, topic_id=TOPIC_ID)
+                log.on_flushed = lambda log: told.__setitem__(log.partition, log.flushed_offset)
+                for _ in range(4):
+                    append(log, batch(2, size=40), epoch=round_)
+                    await asyncio.sleep(0)
+            if round_:
+                told.pop(1, None)
+                logs.delete("t", 1)
+            await settle()
+            await logs.close(round_)
+
+    def attempt(crash_at: int | None) -> tuple[SimulatedFileSystem, dict[int, int]]:
+        files = SimulatedFileSystem(seed * 7919 + (crash_at or 0))
+        files.mkdirs("/d")
+        files.sync_everything()
+        files.crash_at = crash_at
+        told: dict[int, int] = {}
+        loop = asyncio.new_event_loop()
+        try:
+            loop.run_until_complete(life(files, told))
+        except Crash:
+            pass
+        finally:
+            for task in asyncio.all_tasks(loop):
+                task.cancel()
+            loop.close()
+        return files, told
+
+    files, _ = attempt(None)
+    total = files.steps
+    assert total > 100
+    for crash_at in range(2, total + 1, 3):  # the first step made the directory
+        files, told = attempt(crash_at)
+        survivor = files.after_crash()
+
+        async def look(survivor: SimulatedFileSystem = survivor, told: dict[int, int] = told) -> None:
+            logs = manager(survivor, ["/d"])
+            await logs.recover()
+            for partition, flushed in told.items():
+                log = logs.get("t", partition)
+                assert log is not None
+                assert log.log_end_offset >= flushed
+                assert [header.base_offset for header in read_all(log)] == list(range(0, log.log_end_offset, 2))
+            await logs.close()
+
+        run(look)
