@@ -178,7 +178,9 @@ def error_response(route: Route, ctx: RequestContext, request: Any, code: ErrorC
 def failure_response(route: Route, ctx: RequestContext, request: Any, failure: BaseException) -> Any:
     """What a handler's exception becomes. Unexpected ones are logged with their traceback."""
     if isinstance(failure, KafkaError):
-        return error_response(route, ctx, request, failure.code, failure.message)
+        # Only a message that says more than the code reaches the client.
+        message = None if failure.message == failure.code.message else failure.message
+        return error_response(route, ctx, request, failure.code, message)
     if isinstance(failure, CloseConnection | ProtocolError):
         raise failure
     _LOGGER.error(
@@ -189,5 +191,4 @@ def failure_response(route: Route, ctx: RequestContext, request: Any, failure: B
         ctx.connection.peer,
         exc_info=failure,
     )
-    code = ErrorCode.UNKNOWN_SERVER_ERROR
-    return error_response(route, ctx, request, code, code.message)
+    return error_response(route, ctx, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)

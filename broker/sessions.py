@@ -65,7 +65,8 @@ class FetchTarget:
     def update(self, asked: Any) -> None:
         self.fetch_offset: int = asked.fetch_offset
         self.max_bytes: int = asked.partition_max_bytes
-        self.current_leader_epoch: int = asked.current_leader_epoch
+        # Any negative epoch means that the client does not know.
+        self.current_leader_epoch: int = max(asked.current_leader_epoch, -1)
         self.last_fetched_epoch: int = asked.last_fetched_epoch
         self.log_start_offset: int = asked.log_start_offset
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pylogd.broker.dispatch import RequestContext
 from pylogd.broker.leaders import missing_partition_code
+from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_producers import (
     DescribeProducersRequest,
@@ -23,13 +24,16 @@ def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribePr
             answers.append(answer)
             partition = ctx.node.replicas.get(topic.name, index)
             try:
+                reason = invalid_name_reason(topic.name)
+                if reason is not None:
+                    raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
                 if partition is None:
                     raise KafkaError(missing_partition_code(ctx.node, topic.name, index))
                 log = partition.readable_log(leader_only=False)
             except KafkaError as refusal:
                 answer.error_code = int(refusal.code)
                 if ctx.node.image.topic(topic.name) is None:
-                    answer.error_message = refusal.code.message
+                    answer.error_message = refusal.message
                 continue
             answer.active_producers = [_state(entry) for entry in list(log.producers.producers.values())]
         topics.append(TopicResponse(name=topic.name, partitions=answers))

@@ -159,11 +159,12 @@ def _check_transactional(request: ProduceRequest) -> None:
             records = data.records
             if records is None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            if (
-                request.transactional_id is None
-                and len(records) >= HEADER_SIZE
-                and records[_ATTRIBUTES_LOW] & _TRANSACTIONAL
-            ):
+            if len(records) < HEADER_SIZE:
+                continue
+            if records[MAGIC_POS] > 2:
+                # Not a batch that this check could look into: the whole request fails, as it does in Kafka.
+                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic {records[MAGIC_POS]} in a record batch")
+            if request.transactional_id is None and records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
                 raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
 
 

@@ -16,8 +16,10 @@ class Closed(Exception):
 
 
 class Client:
-    def __init__(self, port: int, host: str = "127.0.0.1", client_id: str | None = "raw") -> None:
-        self.socket = socket.create_connection((host, port), timeout=30)
+    def __init__(
+        self, port: int, host: str = "127.0.0.1", client_id: str | None = "raw", timeout_s: float = 30
+    ) -> None:
+        self.socket = socket.create_connection((host, port), timeout=timeout_s)
         self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self.client_id = client_id
         self._next = 0
