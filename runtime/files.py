@@ -516,10 +516,11 @@ def _load_libc(name: str) -> Callable[..., int] | None:
 
 
 def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    call: Any = _load_libc("sync_file_range")
-    if call is not None:
+    found: Any = _load_libc("sync_file_range")
+    if found is not None:
         import ctypes
 
-        call.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-        call.restype = ctypes.c_int
+        found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+        found.restype = ctypes.c_int
+    call: Callable[[int, int, int, int], int] | None = found
     return call
