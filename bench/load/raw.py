@@ -116,6 +116,29 @@ def produce(
     return {"requests": requests, "seconds": elapsed, "bytes": requests * payload}
 
 
+def produce_each(port: int, topics: list[str], partitions: int, value_size: int) -> Work:
+    """One record to every partition of every topic, 32 requests at a time on one connection."""
+    records = frames.batch(1, value_size, int(time.time() * 1e3))
+    connection = connect(port)
+    for topic in topics:
+        _first_reply(connection, topic, frames.produce(topic, 0, records))
+    yield
+    started = time.perf_counter()
+    for topic in topics:
+        reply_size = frames.produce_reply_size(topic)
+        for first in range(0, partitions, 32):
+            group = range(first, min(first + 32, partitions))
+            connection.sendall(b"".join(frames.produce(topic, partition, records) for partition in group))
+            replies = b""
+            while len(replies) < reply_size * len(group):
+                replies += connection.recv(1 << 16)
+            for number in range(len(group)):
+                error = frames.produce_error(replies[number * reply_size :], topic)
+                if error:
+                    raise RuntimeError(f"Produce answered with error code {error}")
+    return {"requests": len(topics) * partitions, "seconds": time.perf_counter() - started}
+
+
 def produce_latency(port: int, topic: str, value_size: int, count: int) -> Work:
     """One request at a time on one connection."""
     frame = frames.produce(topic, 0, frames.batch(1, value_size, int(time.time() * 1e3)))

@@ -1,4 +1,7 @@
-"""4,000 partitions on one broker: created, idle, stopped and started again."""
+"""4,000 partitions on one broker: created, each written to once, idle, stopped and started again.
+
+Writing to each makes both brokers really open them: pylogd opens a log when it is first used.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,8 @@ from bench.table import Row
 TOPICS = 4
 UNITS = {
     "created": "s",
+    "created, resident": "MB",
+    "written to once": "s",
     "idle CPU": "ms per s",
     "resident": "MB",
     "stopped": "s",
@@ -52,6 +57,9 @@ def _once(bench: Bench, broker: Broker, per_topic: int) -> dict[str, float]:
         create_topic(admin, name, per_topic, {})
     figures["created"] = time.perf_counter() - started
     del admin
+    figures["created, resident"] = broker.resident_mb()
+    each = bench.load("raw", "produce_each", broker, topics=names, partitions=per_topic, value_size=100)
+    figures["written to once"] = bench.run(broker, [each])["results"][0]["seconds"]
     figures["idle CPU"], figures["resident"] = _idle(bench, broker)
     figures["stopped"] = broker.timed_stop()
     started = time.perf_counter()
