@@ -7,12 +7,15 @@ from the batches. What was recovered is synced at the end, so that the next cras
 
 from __future__ import annotations
 
+import errno
 import logging
+import zlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from pylogd.protocol.batch import CONTROL_FLAG, check_crc
 from pylogd.protocol.errors import KafkaError
+from pylogd.runtime.files import File
 from pylogd.storage.config import LogConfig
 from pylogd.storage.epochs import EpochCache
 from pylogd.storage.index import NO_TIMESTAMP
@@ -148,6 +151,10 @@ class Recovery:
                 valid = position + header.length
                 next_offset = last_offset + 1
         except CorruptLog as error:
+            if _is_old_message(segment.file, error.position, segment.size):
+                path = segment.paths()[0]
+                reason = "holds messages of a format before 2, which this version cannot read; nothing was cut"
+                raise OSError(errno.EPROTONOSUPPORT, reason, path) from None
             logger.warning("%s: segment %d %s", self._name, segment.base_offset, error)
         except KafkaError as error:
             logger.warning("%s: segment %d at byte %d: %s", self._name, segment.base_offset, valid, error)
@@ -168,3 +175,16 @@ class Recovery:
             snapshot = self._producers.mark_snapshot_deleted(segment.base_offset)
             for path in [*paths, *([snapshot] if snapshot else [])]:
                 files.unlink(path)
+
+
+def _is_old_message(file: File, position: int, end: int) -> bool:
+    """Whether an intact message of format 0 or 1 stands here: offset int64, size int32, CRC-32 of all that follows it,
+    magic. Garbage at the end of a torn log passes the CRC once in four thousand million times."""
+    head = file.pread(17, position)
+    if len(head) < 17 or head[16] > 1:
+        return False
+    size = int.from_bytes(head[8:12], "big", signed=True)
+    if not 14 <= size <= end - position - 12:
+        return False
+    body = file.pread(size, position + 12)
+    return zlib.crc32(body[4:]) == int.from_bytes(body[:4], "big")

@@ -256,3 +256,20 @@ def test_broken_metadata_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)
     with pytest.raises(partition_metadata.MalformedMetadata, match=r"partition\.metadata"):
         partition_metadata.read(environment().files, str(tmp_path))
+
+
+def test_messages_of_an_old_format_are_refused_and_not_cut(tmp_path: Path) -> None:
+    """kafka-python writes the message set of format 1, as Kafka did before 0.11."""
+    from kafka.record.legacy_records import LegacyRecordBatchBuilder
+
+    builder = LegacyRecordBatchBuilder(magic=1, compression_type=0, batch_size=1 << 20)
+    builder.append(0, timestamp=1, key=b"k", value=b"v")
+    old = bytes(builder.build())
+    before = filled(tmp_path, count=1)
+    before.close()
+    path = tmp_path / "t-0" / "00000000000000000000.log"
+    written = path.read_bytes() + old
+    path.write_bytes(written)
+    with pytest.raises(OSError, match="format before 2"):
+        reopen(tmp_path)
+    assert path.read_bytes() == written
