@@ -1,0 +1,377 @@
+"""One partition of an internal topic that this broker leads, and the state its log describes.
+
+Life: loading (the log is replayed in slices, requests hear COORDINATOR_LOAD_IN_PROGRESS), active, and gone when
+leadership is lost. Events run as they come; their records gather until the end of the turn of the event loop and are
+appended as one batch. What an event saw is known by an offset: the log end, or the end of the batch that is being
+gathered; its replies wait until the high watermark reaches it.
+
+Crash policy: nothing but the log is kept. An append that fails leaves the state ahead of the log, so the shard starts
+over by loading it again; the same happens when an event fails in a way nobody foresaw.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from pylogd.broker.coordinator.effects import Effects, Event, Reply
+from pylogd.broker.coordinator.records import CoordinatorRecord, RecordClasses, encode_record
+from pylogd.broker.coordinator.timers import Timers
+from pylogd.protocol import batch
+from pylogd.protocol.control import end_txn_batch
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.records import append_record
+from pylogd.storage.validation import Origin
+
+if TYPE_CHECKING:
+    from pylogd.controller.delta import ImageDelta
+    from pylogd.controller.image import ClusterImage
+    from pylogd.replication.partition import Partition
+
+_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+
+#: What a record adds to its key and value at most: length, attributes, deltas, sizes, header count.
+_RECORD_OVERHEAD = 40
+#: A timer that wants to write while too few replicas are in sync tries again this much later.
+_RETRY_MS = 500
+
+#: What a failed write means to a client of the coordinator.
+_WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class CoordinatorState(Protocol):
+    """What a kind of coordinator keeps per partition."""
+
+    classes: RecordClasses
+
+    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
+        """Take in a record, live or loaded: the same code, nothing else changes durable state. `producer_id` is -1
+        unless the record belongs to a transaction."""
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The transaction of `producer_id` ended in this partition."""
+
+    def loaded(self, effects: Effects) -> None:
+        """Everything is replayed; requests come next."""
+
+    def metadata_changed(self, effects: Effects, delta: ImageDelta, image: ClusterImage) -> None:
+        """The cluster's metadata changed."""
+
+
+class Shard:
+    """`make_state(shard)` gives the empty state; it is called again when the shard has to start over."""
+
+    def __init__(
+        self,
+        node: Any,
+        partition: Partition,
+        epoch: int,
+        make_state: Callable[[Shard], Any],
+        reload: Callable[[Shard], None],
+        *,
+        compression: int = 0,
+        commit_timeout_ms: int = 5000,
+    ) -> None:
+        self.node = node
+        self.partition = partition
+        self.index = partition.index
+        self.epoch = epoch
+        self.compression = compression
+        self.commit_timeout_ms = commit_timeout_ms
+        self.active = False
+        #: Loading went wrong: this partition cannot be served until it moves or the broker restarts.
+        self.failed = False
+        self.closed = False
+        self._make_state = make_state
+        self._reload = reload
+        self.state: Any = make_state(self)
+        self.timers = Timers(node.loop, self._timer_due)
+        #: Every reply that is owed, parked ones included.
+        self._owed: dict[Any, None] = {}
+        self._body = bytearray()
+        self._count = 0
+        self._base_ms = 0
+        self._replies: list[tuple[Any, Any]] = []
+        self._flush_scheduled = False
+        #: (offset the watermark must reach, replies, loop time after which they time out)
+        self._waiting: deque[tuple[int, list[tuple[Any, Any]], float]] = deque()
+        self._expiry: Any = None
+
+    # -- events
+
+    def check(self) -> None:
+        """KafkaError unless events may be submitted."""
+        if self.closed or self.failed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not self.active:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def submit(
+        self, event: Event, reply: Any = None, *, writes: bool = True, producer: tuple[int, int] | None = None
+    ) -> Any:
+        """Run an event now and carry out its effects; returns `reply`. `producer` is (id, epoch) of the transaction to
+        which the event's records belong."""
+        self.check()
+        if reply is not None:
+            self._owed[reply] = None
+        effects = Effects(self.node.clock.now_ms())
+        if writes and not self._writable():
+            self._refuse(effects, reply, ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        else:
+            try:
+                event(effects)
+            except KafkaError as refusal:
+                effects = Effects(effects.now_ms)
+                self._refuse(effects, reply, refusal.code, refusal.message)
+            except Exception:
+                _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
+                return reply
+        self._carry_out(effects, reply, producer)
+        return reply
+
+    def _timer_due(self, event: Event) -> None:
+        if not self.active:
+            return
+        if not self._writable():
+            self.timers.set(object(), _RETRY_MS, event)
+            return
+        self.submit(event)
+
+    def _writable(self) -> bool:
+        partition = self.partition
+        return not partition.is_leader or len(partition.isr) >= partition.min_isr
+
+    def _refuse(self, effects: Effects, reply: Any, code: ErrorCode, message: str | None) -> None:
+        if reply is not None:
+            code = _WRITE_ERRORS.get(code, code)
+            effects.answer(reply, reply.refuse(code, message))
+
+    def _carry_out(self, effects: Effects, reply: Any, producer: tuple[int, int] | None) -> None:
+        records = effects.records
+        if records:
+            if producer is not None:
+                self.flush()
+            try:
+                encoded = [encode_record(record) for record in records]
+                size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
+                limit = self.partition.log.config.max_message_bytes - batch.HEADER_SIZE
+                if size > limit:
+                    raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes of records in one event")
+                if self._count and len(self._body) + size > limit:
+                    self.flush()
+                base = self.partition.log.log_end_offset + self._count
+                if not self._count:
+                    self._base_ms = effects.now_ms
+                body, count = self._body, self._count
+                producer_id = -1 if producer is None else producer[0]
+                for record, (key, value) in zip(records, encoded):
+                    self.state.replay(record, base, producer_id)
+                    append_record(body, count, 0, key, value)
+                    base += 1
+                    count += 1
+                self._count = count
+            except KafkaError as failure:
+                _LOGGER.error("cannot write to %s: %s", self.partition.name, failure.message)
+                self._start_over(failure.code)
+                return
+            except Exception:
+                _LOGGER.exception("unexpected failure replaying a record in %s", self.partition.name)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
+        for name, timer in effects.timers.items():
+            if timer is None:
+                self.timers.cancel(name)
+            else:
+                self.timers.set(name, timer[0], timer[1])
+        if effects.replies:
+            self._send(effects.replies)
+        if self._count:
+            if producer is not None:
+                self.flush(producer)
+            elif not self._flush_scheduled:
+                self._flush_scheduled = True
+                self.node.loop.call_soon(self._flush_due)
+
+    # -- writing
+
+    def _flush_due(self) -> None:
+        self._flush_scheduled = False
+        if self.active:
+            self.flush()
+
+    def flush(self, producer: tuple[int, int] | None = None) -> None:
+        """Append what has gathered."""
+        if not self._count:
+            return
+        body, count, replies = self._body, self._count, self._replies
+        self._body, self._count, self._replies = bytearray(), 0, []
+        payload: Any = body
+        if self.compression:
+            from pylogd.protocol.compression import compress
+
+            payload = compress(self.compression, body)
+        attributes = self.compression | (batch.TRANSACTIONAL_FLAG if producer is not None else 0)
+        records = batch.assemble(
+            payload,
+            base_offset=0,
+            leader_epoch=self.epoch,
+            attributes=attributes,
+            last_offset_delta=count - 1,
+            base_timestamp=self._base_ms,
+            max_timestamp=self._base_ms,
+            producer_id=-1 if producer is None else producer[0],
+            producer_epoch=-1 if producer is None else producer[1],
+            base_sequence=-1,
+            record_count=count,
+        )
+        try:
+            info = self.partition.append(
+                memoryview(records), acks=-1, now_ms=self.node.clock.now_ms(), origin=Origin.COORDINATOR
+            )
+        except KafkaError as failure:
+            _LOGGER.warning("an append to %s failed: %s", self.partition.name, failure.message)
+            self._replies = replies
+            self._start_over(failure.code)
+            return
+        self._wait_for(info.last_offset + 1, replies)
+
+    def end_transaction(
+        self,
+        reply: Any,
+        response: Any,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        transaction_version: int = 0,
+    ) -> None:
+        """Write the marker of a transaction that has records here, then apply it; `reply` gets `response` when the
+        marker is committed. KafkaError when it is refused (a fenced epoch)."""
+        self.check()
+        self.flush()
+        self.check()
+        now_ms = self.node.clock.now_ms()
+        marker = end_txn_batch(
+            commit=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        info = self.partition.append(
+            memoryview(marker),
+            acks=-1,
+            now_ms=now_ms,
+            origin=Origin.COORDINATOR,
+            transaction_version=transaction_version,
+        )
+        self.state.replay_end_transaction(producer_id, committed)
+        self._owed[reply] = None
+        self._wait_for(info.last_offset + 1, [(reply, response)])
+
+    # -- replies
+
+    def _send(self, replies: list[tuple[Any, Any]]) -> None:
+        if self._count:
+            self._replies += replies
+        else:
+            self._wait_for(self.partition.log.log_end_offset, replies)
+
+    def _wait_for(self, offset: int, replies: list[tuple[Any, Any]]) -> None:
+        if not replies:
+            return
+        partition = self.partition
+        if partition.log.high_watermark >= offset:
+            self._resolve(replies)
+            return
+        waiting = self._waiting
+        if waiting and waiting[-1][0] == offset:
+            waiting[-1][1].extend(replies)
+            return
+        loop = self.node.loop
+        waiting.append((offset, replies, loop.time() + self.commit_timeout_ms / 1000))
+        partition.waiters.await_ack(offset, self.epoch, self, 0)
+        if self._expiry is None:
+            self._expiry = loop.call_later(self.commit_timeout_ms / 1000, self._expire)
+
+    def acknowledged(self, slot: int, code: ErrorCode) -> None:
+        """The watermark moved, or leadership changed; then the partition's listener says what is next."""
+        waiting = self._waiting
+        if not waiting or not self.partition.is_leader:
+            return
+        mark = self.partition.log.high_watermark
+        while waiting and waiting[0][0] <= mark:
+            self._resolve(waiting.popleft()[1])
+
+    def _resolve(self, replies: list[tuple[Any, Any]]) -> None:
+        owed = self._owed
+        for reply, response in replies:
+            owed.pop(reply, None)
+            reply.resolve(response)
+
+    def _expire(self) -> None:
+        """Replies whose records did not commit in time are refused; the records stay."""
+        self._expiry = None
+        now = self.node.loop.time()
+        for _, replies, deadline in tuple(self._waiting):
+            if deadline > now:
+                self._expiry = self.node.loop.call_later(deadline - now, self._expire)
+                return
+            late = replies[:]
+            replies.clear()
+            for reply, _ in late:
+                if self._owed.pop(reply, self) is not self:
+                    reply.fail(_WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
+
+    # -- life
+
+    def activate(self) -> None:
+        """The log is replayed."""
+        self.active = True
+        self.submit(self.state.loaded)
+
+    def new_epoch(self, epoch: int) -> None:
+        """Leadership was confirmed under a new epoch: what waits, waits under the new one."""
+        self.epoch = epoch
+        for offset, _, _ in self._waiting:
+            self.partition.waiters.await_ack(offset, epoch, self, 0)
+
+    def _start_over(self, code: ErrorCode) -> None:
+        self._drop(_WRITE_ERRORS.get(code, code))
+        if not self.closed:
+            self.state = self._make_state(self)
+            self._reload(self)
+
+    def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Leadership is lost: every reply still owed is refused."""
+        if not self.closed:
+            self.closed = True
+            self._drop(code)
+
+    def _drop(self, code: ErrorCode) -> None:
+        self.active = False
+        self.timers.clear()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        self._waiting.clear()
+        self.partition.waiters.forget(self)
+        self._body, self._count, self._replies = bytearray(), 0, []
+        owed, self._owed = self._owed, {}
+        for reply in owed:
+            if isinstance(reply, Reply):
+                reply.fail(code)
