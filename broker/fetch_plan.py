@@ -126,9 +126,9 @@ def find_partition(node: Any, target: FetchTarget, by_id: bool) -> Partition:
         if replicas.get(target.topic, target.index) is not None:
             raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
     code = missing_partition_code(node, target.topic or "", target.index)
-    if code is ErrorCode.NOT_LEADER_OR_FOLLOWER:
-        raise KafkaError(code)
-    raise _Unknown(code)
+    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+        raise _Unknown(code)
+    raise KafkaError(code)
 
 
 def _read(

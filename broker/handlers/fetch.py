@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
 
 #: Plans made with the help of a worker before the event loop reads itself, should the page cache be that small.
-_WARM_ATTEMPTS = 3
+_WARM_ATTEMPTS = 8
 _STALE_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
 
 
