@@ -41,5 +41,7 @@ def supported() -> dict[ApiKey, Handler]:
     table: dict[ApiKey, Handler] = {
         key: ControllerHandler("controller_listener", first, last) for key, (first, last) in SERVED.items()
     }
+    # What the broker's handlers answer from the same image and configuration.
     table[ApiKey.API_VERSIONS] = Handler("api_versions", 0, 4)
+    table[ApiKey.DESCRIBE_CONFIGS] = Handler("describe_configs", 1, 4)
     return table

@@ -49,9 +49,12 @@ SUPPORTED: dict[ApiKey, Handler] = {
     ApiKey.CREATE_PARTITIONS: Handler("create_partitions", 0, 3),
     ApiKey.ELECT_LEADERS: Handler("elect_leaders", 0, 2),
     ApiKey.INCREMENTAL_ALTER_CONFIGS: Handler("incremental_alter_configs", 0, 1),
+    ApiKey.ALTER_PARTITION_REASSIGNMENTS: Handler("alter_partition_reassignments", 0, 1),
+    ApiKey.LIST_PARTITION_REASSIGNMENTS: Handler("list_partition_reassignments", 0, 0),
     ApiKey.DESCRIBE_QUORUM: Handler("describe_quorum", 0, 2),
     ApiKey.UPDATE_FEATURES: Handler("update_features", 0, 2),
     ApiKey.DESCRIBE_CLUSTER: Handler("describe_cluster", 0, 2),
+    ApiKey.UNREGISTER_BROKER: Handler("unregister_broker", 0, 0),
     ApiKey.DESCRIBE_PRODUCERS: Handler("describe_producers", 0, 0),
     # Kafka advertises telemetry only when a metrics reporter takes it; clients that ask anyway are answered.
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Handler("get_telemetry_subscriptions", 0, 0, hidden=True),
