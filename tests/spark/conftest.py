@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterator
 
 import pytest
-
 from support.admin import Admin
 from support.daemon import Daemon
 from support.jvm import java, unavailable

@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-
 from support.admin import Admin
 from support.clients import Confluent, Message
 from support.daemon import Daemon
