@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from crc32c import crc32c
-
 from pylogd.controller.image import CLIENT_METRICS_RESOURCE
 from pylogd.protocol import uuids
 from pylogd.protocol.errors import ErrorCode, KafkaError
