@@ -11,7 +11,7 @@ from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 
 if TYPE_CHECKING:
-    from pylogd.storage.log import Log
+    from pylogd.storage.state import LogState
 
 
 class LogEnvironment:
@@ -28,26 +28,26 @@ class LogEnvironment:
         """Runs `job`, which may block, after the delay and off the event loop."""
         self.pending.append(job)
 
-    def request_flush(self, log: Log, up_to: int | None = None) -> None:
+    def request_flush(self, log: LogState, up_to: int | None = None) -> None:
         """Brings the log's flushed offset up to `up_to`, or to what is its log end now."""
         log.flush(up_to)
 
-    def recovery_point_lowered(self, log: Log) -> None:
+    def recovery_point_lowered(self, log: LogState) -> None:
         """The log is about to be cut below its recovery point. A checkpoint that still names the old one would let a
         crash skip segments that were written after the cut and never flushed."""
 
-    def start_writeback(self, log: Log, position: int, size: int) -> None:
+    def start_writeback(self, log: LogState, position: int, size: int) -> None:
         """Starts write-out of this part of the active segment."""
         log.active.file.start_writeback(position, size)
 
-    def failed(self, log: Log, action: str, error: OSError) -> None:
+    def failed(self, log: LogState, action: str, error: OSError) -> None:
         """An I/O error that is not a full disk: nothing in that directory can be trusted any more."""
         log.offline = True
 
-    def disk_full(self, log: Log, error: OSError) -> None:
+    def disk_full(self, log: LogState, error: OSError) -> None:
         """A write was refused for lack of space and undone."""
 
-    def disk_has_room(self, log: Log) -> None:
+    def disk_has_room(self, log: LogState) -> None:
         """A write succeeded in a log that was refused before."""
 
     def run_pending(self) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pylogd.storage.log import Log
+    from pylogd.storage.state import LogState
 
 LATEST = -1
 EARLIEST = -2
@@ -23,7 +23,7 @@ class TimestampOffset(NamedTuple):
     leader_epoch: int
 
 
-def offset_for_timestamp(log: Log, timestamp: int, nowait: bool) -> TimestampOffset | None:
+def offset_for_timestamp(log: LogState, timestamp: int, nowait: bool) -> TimestampOffset | None:
     """None when no record is that late. LATEST gives the log end: the caller knows which ceiling applies to whom."""
     if timestamp in (EARLIEST, EARLIEST_LOCAL):
         entries = log.epochs.entries()

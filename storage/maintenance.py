@@ -209,8 +209,8 @@ class Maintenance:
             if free < floor and not directory.below_floor:
                 directory.below_floor = True
                 logger.warning(
-                    "log directory %s has %d MiB left, below pylogd.disk.free.floor.bytes (%d MiB); appends fail when it "
-                    "is full",
+                    "log directory %s has %d MiB left, below pylogd.disk.free.floor.bytes (%d MiB); appends "
+                    "fail once it is full",
                     directory.path,
                     free >> 20,
                     floor >> 20,

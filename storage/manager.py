@@ -26,6 +26,7 @@ from pylogd.storage.flushing import Flusher
 from pylogd.storage.loading import InconsistentTopicId, open_log
 from pylogd.storage.maintenance import Maintenance
 from pylogd.storage.settings import ManagerSettings
+from pylogd.storage.state import DISK_FULL_ERRORS, LogState
 
 if TYPE_CHECKING:
     from pylogd.storage.log import Log
@@ -48,29 +49,29 @@ class DirectoryEnvironment(LogEnvironment):
     def later(self, delay_ms: int, job: Callable[[], None]) -> None:
         self._manager.later(delay_ms, self._directory, job)
 
-    def request_flush(self, log: Log, up_to: int | None = None) -> None:
+    def request_flush(self, log: LogState, up_to: int | None = None) -> None:
         self._manager.flusher.request(log, up_to)
 
-    def start_writeback(self, log: Log, position: int, size: int) -> None:
+    def start_writeback(self, log: LogState, position: int, size: int) -> None:
         self._manager.flusher.start_writeback(log, position, size)
 
-    def recovery_point_lowered(self, log: Log) -> None:
+    def recovery_point_lowered(self, log: LogState) -> None:
         self._manager.maintenance.checkpoint_recovery_points(self._directory)
 
-    def failed(self, log: Log, action: str, error: OSError) -> None:
+    def failed(self, log: LogState, action: str, error: OSError) -> None:
         self._manager.directory_failed(self._directory, f"{log.name}: {action}: {error}")
 
-    def disk_full(self, log: Log, error: OSError) -> None:
+    def disk_full(self, log: LogState, error: OSError) -> None:
         if not self._directory.disk_full:
             self._directory.disk_full = True
             logger.error(
-                "log directory %s is full: appends to its partitions fail with KAFKA_STORAGE_ERROR until there is room, "
+                "log directory %s is full: appends to its partitions fail with KAFKA_STORAGE_ERROR until it has room, "
                 "reads go on (%s)",
                 self._directory.path,
                 error,
             )
 
-    def disk_has_room(self, log: Log) -> None:
+    def disk_has_room(self, log: LogState) -> None:
         if self._directory.disk_full:
             self._directory.disk_full = False
             logger.info("log directory %s has room again: appends succeed", self._directory.path)
@@ -477,8 +478,6 @@ class NoDirectory(Exception):
 
 
 def log_disk_full(error: OSError) -> bool:
-    from pylogd.storage.log import DISK_FULL_ERRORS
-
     return error.errno in DISK_FULL_ERRORS
 
 

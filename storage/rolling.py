@@ -9,12 +9,12 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage.segment import RELATIVE_OFFSET_MAX, Segment
 
 if TYPE_CHECKING:
-    from pylogd.storage.log import Log
+    from pylogd.storage.state import LogState
 
 logger = logging.getLogger(__name__)
 
 
-def roll_if_due(log: Log, size: int, offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
+def roll_if_due(log: LogState, size: int, offset: int, last_offset: int, max_timestamp: int, now_ms: int) -> Segment:
     """The segment that takes `size` bytes of records from `offset` to `last_offset`: the active one, or a new one."""
     segment = log.active
     if segment.size > 0:
@@ -32,7 +32,7 @@ def roll_if_due(log: Log, size: int, offset: int, last_offset: int, max_timestam
     return segment
 
 
-def roll(log: Log, offset: int) -> Segment:
+def roll(log: LogState, offset: int) -> Segment:
     """Starts a segment at `offset`, at or above the log end. Every step can be repeated after a failure: the old
     segment is complete on disk before the new one exists, and the producers' state at `offset` is kept so that
     recovery of the new segment need not replay the old one."""

@@ -1,0 +1,75 @@
+"""The part of a flush that blocks, cut loose from the log so that a worker thread can run it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pylogd.runtime.files import File
+from pylogd.storage.segment import Segment
+
+if TYPE_CHECKING:
+    from pylogd.storage.state import LogState
+
+
+class FlushPlan:
+    """Made on the loop, run in a worker, reported back to `mark_flushed` on the loop."""
+
+    __slots__ = (
+        "_active",
+        "_epochs",
+        "_files",
+        "_log",
+        "_snapshots",
+        "directory",
+        "end",
+        "segments",
+        "start",
+        "truncations",
+    )
+
+    def __init__(self, log: LogState, segments: list[Segment], start: int, end: int) -> None:
+        self._files = log.environment.files
+        self._epochs = log.epochs
+        self._active = log.active
+        self._snapshots = log.take_unsynced_snapshots()
+        self.directory = log.directory
+        self.segments = segments
+        self.start = start
+        self.end = end
+        self.truncations = log.truncations
+        self._log = log
+
+    @property
+    def only_file(self) -> File | None:
+        """The log's file, if syncing that is all there is to do, as it is for almost every flush of a busy log."""
+        active = self._active
+        if (
+            self.segments == [active]
+            and active.base_offset < self.start
+            and not self._snapshots
+            and not self._epochs.dirty
+            and self._log.metadata_written
+            and self._log.entry_synced
+        ):
+            return active.file
+        return None
+
+    def run(self) -> None:
+        """Worker. A segment that lies wholly below the new recovery point is never scanned again, so its indexes, the
+        snapshot of the producers at its end and the epochs that start in it must be durable too; the active segment is
+        always scanned after a crash. New files need their directory entry."""
+        self._log.write_metadata()
+        for path in self._snapshots:
+            if self._files.exists(path):
+                snapshot = self._files.file(path, readonly=True)
+                snapshot.fsync()
+                snapshot.close()
+        for segment in self.segments:
+            segment.sync(indexes=segment is not self._active)
+        if self._epochs.dirty:
+            self._epochs.flush()
+        if self._snapshots or any(segment.base_offset >= self.start for segment in self.segments):
+            self._files.sync_dir(self.directory)
+        if not self._log.entry_synced:
+            self._files.sync_dir(self.directory.rpartition("/")[0])
+            self._log.entry_synced = True
