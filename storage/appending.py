@@ -10,7 +10,7 @@ from struct import Struct
 from struct import error as StructError
 
 from crc32c import crc32c
-from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader, parse_header
+from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage import rolling
 from pylogd.storage.producers import read_marker
@@ -82,7 +82,9 @@ class Appending(LogState):
             return given
         size = len(records)
         append_time_ms = -1
+        header: BatchHeader | None = None
         try:
+            fields = _unpack_header(records, 0)
             (
                 base_offset,
                 length,
@@ -97,7 +99,7 @@ class Appending(LogState):
                 _,
                 base_sequence,
                 count,
-            ) = _unpack_header(records, 0)
+            ) = fields
         except StructError:
             magic = length = -1
         if not (
@@ -134,7 +136,8 @@ class Appending(LogState):
         last_offset = offset + last_offset_delta
         marker = None
         if producer_id >= 0:
-            header = parse_header(records)
+            if header is None:
+                header = BatchHeader(*fields)
             header.base_offset = offset
             if header.attributes & CONTROL_FLAG:
                 marker = read_marker(records, header)
@@ -183,7 +186,7 @@ class Appending(LogState):
             self._index(segment, last_offset, position, size, end)
         else:
             segment.bytes_since_index = since_index + size
-        if producer_id >= 0:
+        if header is not None and producer_id >= 0:
             replay(self.producers, header, marker, segment.txn_index)
         if last_offset + 1 - self.recovery_point >= self._flush_messages:
             self.environment.request_flush(self)
