@@ -3,9 +3,10 @@
 `runtime.CoordinatorRuntime(node, topic, make_state)` follows the leaderships of one internal topic. Every partition
 this broker leads is a `shard.Shard`: it replays the log into a fresh state object (`make_state(shard)`), and then runs
 events against it. The rule is *speculative state, committed replies*: an event sees the state with everything appended
-before it, its records are replayed at once and appended with those of the other events of the same turn of the event
-loop as one batch, and its replies, reads included, leave when the high watermark has passed what it saw. When an append
-fails the state is thrown away and rebuilt from the log; when leadership is lost every reply owed is NOT_COORDINATOR.
+before it, each of its records is replayed the moment it is written, all are appended with those of the other events of
+the same turn of the event loop as one batch, and its replies, reads included, leave when the high watermark has passed
+what it saw. When an append fails the state is thrown away and rebuilt from the log; when leadership is lost every reply
+owed is NOT_COORDINATOR.
 
 To plug in, write a state object (see `shard.CoordinatorState` for all of it):
 
@@ -17,10 +18,11 @@ To plug in, write a state object (see `shard.CoordinatorState` for all of it):
         def metadata_changed(self, effects, delta, image): ...
 
 A decision is a plain function of the state and an `effects.Effects`: it looks, and says what shall happen with
-`effects.write(key, value, version)` (value None is a tombstone), `effects.answer(reply, response)` now or in a later
-event (a parked JoinGroup), `effects.after(name, delay_ms, event)` and `effects.cancel(name)`. `effects.now_ms` is the
-time. KafkaError raised by an event becomes the answer of its reply. Soft state (who is parked, deadlines) may be
-changed by the decision itself; durable state only by `replay`.
+`effects.write(key, value, version)` (value None is a tombstone; the state has changed when it returns),
+`effects.answer(reply, response)` now or in a later event (a parked JoinGroup), `effects.after(name, delay_ms, event)`
+and `effects.cancel(name)`. `effects.now_ms` is the time. KafkaError raised by an event before it wrote anything becomes
+the answer of its reply. Soft state (who is parked, deadlines) may be changed by the decision itself; durable state
+only by `replay`. Records of one event stay in one batch unless `effects.atomic = False`.
 
 A handler asks:
 

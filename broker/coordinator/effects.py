@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.broker.coordinator.records import CoordinatorRecord
+from pylogd.broker.coordinator.records import CoordinatorRecord, encode_record
 from pylogd.broker.dispatch import Deferred
-from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.schema import Message
 
 Event = Callable[["Effects"], None]
@@ -28,20 +28,55 @@ class Reply(Deferred):
 
 
 class Effects:
-    """Filled by one event."""
+    """Filled by one event. `state` replays records as they are written, from `base_offset` on."""
 
-    __slots__ = ("now_ms", "records", "replies", "timers")
+    __slots__ = (
+        "atomic",
+        "base_offset",
+        "encoded",
+        "now_ms",
+        "producer_id",
+        "record_bytes_max",
+        "records",
+        "replies",
+        "state",
+        "timers",
+    )
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(
+        self,
+        now_ms: int,
+        state: Any,
+        *,
+        base_offset: int = 0,
+        producer_id: int = -1,
+        record_bytes_max: int = 1_000_000,
+    ) -> None:
         self.now_ms = now_ms
+        self.state = state
+        self.base_offset = base_offset
+        self.producer_id = producer_id
+        self.record_bytes_max = record_bytes_max
+        #: False: the records may be spread over several batches.
+        self.atomic = True
         self.records: list[CoordinatorRecord] = []
+        #: Bytes of key and value of each record.
+        self.encoded: list[tuple[bytearray, bytearray | None]] = []
         self.replies: list[tuple[Any, Any]] = []
         #: name -> (delay, event), or None to cancel
         self.timers: dict[Any, tuple[int, Event] | None] = {}
 
     def write(self, key: Message, value: Message | None, version: int = 0) -> None:
-        """Append a record; `version` is that of the value, None as value deletes the key."""
-        self.records.append(CoordinatorRecord(key, value, version))
+        """Append a record; `version` is that of the value, None as value deletes the key. The state has taken it in
+        when this returns. KafkaError when it is too large, and then nothing has happened."""
+        record = CoordinatorRecord(key, value, version)
+        encoded = encode_record(record)
+        size = len(encoded[0]) + len(encoded[1] or b"")
+        if size > self.record_bytes_max:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a record of {size} bytes is too large")
+        self.state.replay(record, self.base_offset + len(self.records), self.producer_id)
+        self.records.append(record)
+        self.encoded.append(encoded)
 
     def answer(self, reply: Any, response: Any) -> None:
         """Give `reply` its response once everything this event saw and wrote is committed."""

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pylogd.broker.coordinator.effects import Effects, Event, Reply
-from pylogd.broker.coordinator.records import CoordinatorRecord, RecordClasses, encode_record
+from pylogd.broker.coordinator.records import CoordinatorRecord, RecordClasses
 from pylogd.broker.coordinator.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.control import end_txn_batch
@@ -126,21 +126,37 @@ class Shard:
         self.check()
         if reply is not None:
             self._owed[reply] = None
-        effects = Effects(self.node.clock.now_ms())
+        if producer is not None:
+            self.flush()
+        effects = self._effects(producer)
         if writes and not self._writable():
             self._refuse(effects, reply, ErrorCode.NOT_ENOUGH_REPLICAS, None)
         else:
             try:
                 event(effects)
             except KafkaError as refusal:
-                effects = Effects(effects.now_ms)
+                if effects.records:
+                    _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
+                    self._start_over(refusal.code)
+                    return reply
+                effects = self._effects(producer)
                 self._refuse(effects, reply, refusal.code, refusal.message)
             except Exception:
                 _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
                 self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
                 return reply
-        self._carry_out(effects, reply, producer)
+        self._carry_out(effects, producer)
         return reply
+
+    def _effects(self, producer: tuple[int, int] | None) -> Effects:
+        log = self.partition.log
+        return Effects(
+            self.node.clock.now_ms(),
+            self.state,
+            base_offset=log.log_end_offset + self._count,
+            producer_id=-1 if producer is None else producer[0],
+            record_bytes_max=log.config.max_message_bytes - batch.HEADER_SIZE - _RECORD_OVERHEAD,
+        )
 
     def _timer_due(self, event: Event) -> None:
         if not self.active:
@@ -159,38 +175,9 @@ class Shard:
             code = _WRITE_ERRORS.get(code, code)
             effects.answer(reply, reply.refuse(code, message))
 
-    def _carry_out(self, effects: Effects, reply: Any, producer: tuple[int, int] | None) -> None:
-        records = effects.records
-        if records:
-            if producer is not None:
-                self.flush()
-            try:
-                encoded = [encode_record(record) for record in records]
-                size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in encoded)
-                limit = self.partition.log.config.max_message_bytes - batch.HEADER_SIZE
-                if size > limit:
-                    raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"{size} bytes of records in one event")
-                if self._count and len(self._body) + size > limit:
-                    self.flush()
-                base = self.partition.log.log_end_offset + self._count
-                if not self._count:
-                    self._base_ms = effects.now_ms
-                body, count = self._body, self._count
-                producer_id = -1 if producer is None else producer[0]
-                for record, (key, value) in zip(records, encoded):
-                    self.state.replay(record, base, producer_id)
-                    append_record(body, count, 0, key, value)
-                    base += 1
-                    count += 1
-                self._count = count
-            except KafkaError as failure:
-                _LOGGER.error("cannot write to %s: %s", self.partition.name, failure.message)
-                self._start_over(failure.code)
-                return
-            except Exception:
-                _LOGGER.exception("unexpected failure replaying a record in %s", self.partition.name)
-                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
-                return
+    def _carry_out(self, effects: Effects, producer: tuple[int, int] | None) -> None:
+        if effects.records and not self._gather(effects):
+            return
         for name, timer in effects.timers.items():
             if timer is None:
                 self.timers.cancel(name)
@@ -204,6 +191,28 @@ class Shard:
             elif not self._flush_scheduled:
                 self._flush_scheduled = True
                 self.node.loop.call_soon(self._flush_due)
+
+    def _gather(self, effects: Effects) -> bool:
+        """Add an event's records to the batch of this turn; False when that failed and the shard starts over."""
+        limit = self.partition.log.config.max_message_bytes - batch.HEADER_SIZE
+        if effects.atomic:
+            size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in effects.encoded)
+            if size > limit:
+                _LOGGER.error("an event of %s writes %d bytes, which no batch can hold", self.partition.name, size)
+                self._start_over(ErrorCode.RECORD_LIST_TOO_LARGE)
+                return False
+            if self._count and len(self._body) + size > limit:
+                self.flush()
+        for key, value in effects.encoded:
+            if not effects.atomic and len(self._body) + len(key) + len(value or b"") + _RECORD_OVERHEAD > limit:
+                self.flush()
+            if not self.active:
+                return False
+            if not self._count:
+                self._base_ms = effects.now_ms
+            append_record(self._body, self._count, 0, key, value)
+            self._count += 1
+        return True
 
     # -- writing
 
