@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.runtime.files import File
 from pylogd.storage.segment import Segment
 
 if TYPE_CHECKING:
@@ -38,21 +37,6 @@ class FlushPlan:
         self.end = end
         self.truncations = log.truncations
         self._log = log
-
-    @property
-    def only_file(self) -> File | None:
-        """The log's file, if syncing that is all there is to do, as it is for almost every flush of a busy log."""
-        active = self._active
-        if (
-            self.segments == [active]
-            and active.base_offset < self.start
-            and not self._snapshots
-            and not self._epochs.dirty
-            and self._log.metadata_written
-            and self._log.entry_synced
-        ):
-            return active.file
-        return None
 
     def run(self) -> None:
         """Worker. A segment that lies wholly below the new recovery point is never scanned again, so its indexes, the
