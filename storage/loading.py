@@ -99,8 +99,11 @@ def open_log(
             logger.warning("%s-%d: %s; the table starts empty", topic, partition, error)
     producers = ProducerStates(files, directory, snapshots, producer_expiration_ms)
     recovery = Recovery(environment, f"{topic}-{partition}", segments, epochs, producers, config, log_start_offset)
-    if unindexed and clean:
+    if clean:
         recovery.rebuild_indexes(unindexed)
+        if segments and not recovery.ends_whole(segments.last):
+            logger.error("%s-%d: the last segment is corrupt although the last stop was clean", topic, partition)
+            clean = False
     if not clean:
         recovery.recover_from(min([recovery_point, *(segment.base_offset for segment in unindexed)]), progress, sync)
 

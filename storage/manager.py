@@ -25,6 +25,7 @@ from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.flushing import Flusher
 from pylogd.storage.loading import InconsistentTopicId, open_log
 from pylogd.storage.maintenance import Maintenance
+from pylogd.storage.partition_metadata import MalformedMetadata
 from pylogd.storage.settings import ManagerSettings
 from pylogd.storage.state import DISK_FULL_ERRORS, LogState
 
@@ -172,6 +173,8 @@ class LogManager:
                 except OSError as error:
                     self.directory_failed(directory, f"recovering {key[0]}-{key[1]}: {error}")
                     return
+                except MalformedMetadata as error:
+                    logger.error("%s-%d stays closed: %s", *key, error)
                 remaining.pop(key, None)
                 done += 1
                 if self.clock.monotonic_ms() - reported_ms >= _PROGRESS_MS:
@@ -260,6 +263,8 @@ class LogManager:
             return self._adopt(key, self._open(key, directory, topic_id, config, None))
         except InconsistentTopicId as error:
             raise _inconsistent(key) from error
+        except MalformedMetadata as error:
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except OSError as error:
             if log_disk_full(error):
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {directory.path} is full.") from error

@@ -119,6 +119,14 @@ class Recovery:
             if cut:
                 break
 
+    def ends_whole(self, segment: Segment) -> bool:
+        """Do the batches behind the last index entry parse? All that is looked at after a clean stop."""
+        try:
+            segment.next_offset()
+        except CorruptLog:
+            return False
+        return True
+
     def _recover(self, segment: Segment, producers: ProducerStates) -> int:
         """Scans one segment and installs what the scan found; returns how many bytes were cut."""
         segment.txn_index.reset()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import logging
+
 from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader
+from pylogd.protocol.errors import KafkaError
 from pylogd.storage.producers import Marker, ProducerStates, read_marker
 from pylogd.storage.scan import scan_batches
 from pylogd.storage.segments import Segments
 from pylogd.storage.txnindex import AbortedTxn, TransactionIndex
+
+logger = logging.getLogger(__name__)
 
 
 def replay(
@@ -31,16 +36,19 @@ def replay(
 def replay_log(
     producers: ProducerStates, segments: Segments, log_start_offset: int, end_offset: int, now_ms: int
 ) -> None:
-    """Brings the producers to their state at `end_offset`: from the newest usable snapshot, then batch by batch."""
+    """Brings the producers to their state at `end_offset`: from the newest usable snapshot, then batch by batch. A
+    segment that rotted on disk is replayed up to the rot: its readers are told, the rest of the log must still open."""
     producers.truncate_and_reload(log_start_offset, end_offset, now_ms)
     for segment in segments.between(producers.map_end_offset, end_offset):
         start = max(segment.base_offset, producers.map_end_offset, log_start_offset)
-        position = segment.offset_index.lookup(start)
-        for _, header, view in scan_batches(segment.file, position, segment.size):
-            if header.base_offset >= end_offset:
-                break
-            if header.last_offset < start or header.producer_id < 0:
-                continue
-            marker = read_marker(view, header) if header.attributes & CONTROL_FLAG else None
-            replay(producers, header, marker, None)
+        try:
+            for _, header, view in scan_batches(segment.file, segment.offset_index.lookup(start), segment.size):
+                if header.base_offset >= end_offset:
+                    break
+                if header.last_offset < start or header.producer_id < 0:
+                    continue
+                marker = read_marker(view, header) if header.attributes & CONTROL_FLAG else None
+                replay(producers, header, marker, None)
+        except KafkaError as error:
+            logger.error("%s is corrupt %s", segment.file.path, error)
     producers.map_end_offset = end_offset

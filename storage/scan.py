@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from pylogd.protocol.batch import HEADER_SIZE, BatchHeader, parse_header
-from pylogd.protocol.errors import KafkaError
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import File
 
 CHUNK_BYTES = 1 << 20
@@ -13,11 +13,11 @@ CHUNK_BYTES = 1 << 20
 PEEK_BYTES = 4096 + HEADER_SIZE
 
 
-class CorruptLog(Exception):
-    """The bytes at `position` are no whole batch."""
+class CorruptLog(KafkaError):
+    """The bytes at `position` are no whole batch: recovery cuts there, a reader is told CORRUPT_MESSAGE."""
 
     def __init__(self, position: int, reason: str) -> None:
-        super().__init__(f"at byte {position}: {reason}")
+        super().__init__(ErrorCode.CORRUPT_MESSAGE, f"at byte {position}: {reason}")
         self.position = position
 
 

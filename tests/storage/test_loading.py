@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pylogd.protocol import uuids
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage import partition_metadata
 from pylogd.storage.config import LogConfig
 from pylogd.storage.loading import InconsistentTopicId, open_log
@@ -188,6 +189,33 @@ def test_the_start_is_never_below_the_first_segment(tmp_path: Path) -> None:
     after = reopen(tmp_path, clean=True)
     assert after.log_start_offset == bases[1]
     assert after.epochs.entries()[0][1] >= bases[1]
+
+
+def test_rot_in_an_old_segment_is_told_to_its_readers_only(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    bases = before.segments.base_offsets
+    before.close()
+    path = tmp_path / "t-0" / f"{bases[1]:020d}.log"
+    path.write_bytes(b"\xff" * path.stat().st_size)
+    for snapshot in (tmp_path / "t-0").glob("*.snapshot"):
+        snapshot.unlink()
+    (tmp_path / "t-0" / f"{60:020d}.snapshot").write_bytes(b"broken")
+    after = reopen(tmp_path, clean=True)
+    assert after.log_end_offset == 60
+    assert [h.base_offset for h in read_all(after, start=bases[2])] == list(range(bases[2], 60, 2))
+    with pytest.raises(KafkaError) as refused:
+        after.read(bases[1], 100, 60)
+    assert refused.value.code == ErrorCode.CORRUPT_MESSAGE
+
+
+def test_a_corrupt_end_is_recovered_even_after_a_clean_stop(tmp_path: Path) -> None:
+    before = filled(tmp_path)
+    before.close()
+    path = tmp_path / "t-0" / f"{before.active.base_offset:020d}.log"
+    with path.open("ab") as file:
+        file.write(b"\xff" * 200)
+    after = reopen(tmp_path, clean=True)
+    assert (after.log_end_offset, path.stat().st_size) == (60, after.active.size)
 
 
 # -- leftovers of deletion and compaction

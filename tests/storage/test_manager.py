@@ -265,6 +265,29 @@ def test_topic_ids_are_written_and_compared() -> None:
     run(main)
 
 
+def test_a_partition_with_broken_metadata_stays_closed_alone() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        for partition in range(2):
+            append(logs.create("t", partition, topic_id=TOPIC_ID), batch())
+        await settle()
+        logs.abandon()
+        files.write_atomically("/d/t-0/partition.metadata", b"nonsense")
+        logs = manager(files, ["/d"])
+        await logs.recover()
+        with pytest.raises(KafkaError) as refused:
+            logs.get("t", 0)
+        assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+        other = logs.get("t", 1)
+        assert other is not None
+        assert other.log_end_offset == 1
+        await logs.close()
+
+    run(main)
+
+
 # -- failure
 
 
