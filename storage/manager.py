@@ -19,15 +19,17 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
+from pylogd.storage import loading
 from pylogd.storage.config import LogConfig
 from pylogd.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, TopicPartition, aside_name
-from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.directory_environment import DirectoryEnvironment
 from pylogd.storage.flushing import Flusher
-from pylogd.storage.loading import InconsistentTopicId, open_log
+from pylogd.storage.loading import InconsistentTopicId
 from pylogd.storage.maintenance import Maintenance
 from pylogd.storage.partition_metadata import MalformedMetadata
 from pylogd.storage.settings import ManagerSettings
-from pylogd.storage.state import DISK_FULL_ERRORS, LogState
+from pylogd.storage.startup import recover_directory
+from pylogd.storage.state import DISK_FULL_ERRORS
 
 if TYPE_CHECKING:
     from pylogd.storage.log import Log
@@ -36,46 +38,6 @@ logger = logging.getLogger(__name__)
 
 #: Above this many changed logs a stop syncs the whole file system once instead of every file.
 _SYNC_TOGETHER_MIN = 16
-_PROGRESS_MS = 5_000
-
-
-class DirectoryEnvironment(LogEnvironment):
-    """What the logs of one directory use: the event loop's timers, the workers, and the manager's ear for failures."""
-
-    def __init__(self, manager: LogManager, directory: LogDirectory) -> None:
-        super().__init__(manager.files, manager.clock, manager.chance)
-        self._manager = manager
-        self._directory = directory
-
-    def later(self, delay_ms: int, job: Callable[[], None]) -> None:
-        self._manager.later(delay_ms, self._directory, job)
-
-    def request_flush(self, log: LogState, up_to: int | None = None) -> None:
-        self._manager.flusher.request(log, up_to)
-
-    def start_writeback(self, log: LogState, position: int, size: int) -> None:
-        self._manager.flusher.start_writeback(log, position, size)
-
-    def recovery_point_lowered(self, log: LogState) -> None:
-        self._manager.maintenance.checkpoint_recovery_points(self._directory)
-
-    def failed(self, log: LogState, action: str, error: OSError) -> None:
-        self._manager.directory_failed(self._directory, f"{log.name}: {action}: {error}")
-
-    def disk_full(self, log: LogState, error: OSError) -> None:
-        if not self._directory.disk_full:
-            self._directory.disk_full = True
-            logger.error(
-                "log directory %s is full: appends to its partitions fail with KAFKA_STORAGE_ERROR until it has room, "
-                "reads go on (%s)",
-                self._directory.path,
-                error,
-            )
-
-    def disk_has_room(self, log: LogState) -> None:
-        if self._directory.disk_full:
-            self._directory.disk_full = False
-            logger.info("log directory %s has room again: appends succeed", self._directory.path)
 
 
 class LogManager:
@@ -142,58 +104,16 @@ class LogManager:
 
     async def recover(self) -> None:
         """Opens every log of the directories that were not stopped cleanly; then starts removing what was deleted."""
-        jobs = [self._recover(directory) for directory in self.directories if directory.online and not directory.clean]
+        jobs = [
+            recover_directory(self, directory)
+            for directory in self.directories
+            if directory.online and not directory.clean
+        ]
         if jobs:
             await asyncio.gather(*jobs)
         for directory in self.directories:
             for name in directory.doomed:
                 self._remove_later(directory, name)
-
-    async def _recover(self, directory: LogDirectory) -> None:
-        keys = [key for key in directory.partitions if key not in self._logs]
-        if not keys:
-            return
-        logger.info("recovering %d logs in %s, which was not stopped cleanly", len(keys), directory.path)
-        started_ms = reported_ms = self.clock.monotonic_ms()
-        waiting = iter(keys)
-        remaining: dict[TopicPartition, int] = {}
-        done = 0
-
-        async def work() -> None:
-            nonlocal done, reported_ms
-            for key in waiting:
-                if not directory.online:
-                    return
-
-                def progress(segments: int, key: TopicPartition = key) -> None:
-                    remaining[key] = segments
-
-                try:
-                    self._adopt(key, await self.workers.offload(self._open, key, directory, None, None, progress))
-                except OSError as error:
-                    self.directory_failed(directory, f"recovering {key[0]}-{key[1]}: {error}")
-                    return
-                except MalformedMetadata as error:
-                    logger.error("%s-%d stays closed: %s", *key, error)
-                remaining.pop(key, None)
-                done += 1
-                if self.clock.monotonic_ms() - reported_ms >= _PROGRESS_MS:
-                    reported_ms = self.clock.monotonic_ms()
-                    logger.info(
-                        "recovered %d of %d logs in %s, %d segments of %d logs under way",
-                        done,
-                        len(keys),
-                        directory.path,
-                        sum(remaining.values()),
-                        len(remaining),
-                    )
-
-        await asyncio.gather(*(work() for _ in range(self.settings.recovery_threads)))
-        try:
-            await self.workers.offload(self.files.sync_file_system, directory.path)
-        except OSError as error:
-            self.directory_failed(directory, f"syncing what was recovered: {error}")
-        logger.info("recovered %d logs in %s in %d ms", done, directory.path, self.clock.monotonic_ms() - started_ms)
 
     def start(self) -> None:
         """Starts the periodic work: retention, flushing, checkpoints, expiry, the watch on free space."""
@@ -260,7 +180,7 @@ class LogManager:
         config: LogConfig | None = None,
     ) -> Log:
         try:
-            return self._adopt(key, self._open(key, directory, topic_id, config, None))
+            return self.adopt(key, self.open_log(key, directory, topic_id, config, None))
         except InconsistentTopicId as error:
             raise _inconsistent(key) from error
         except MalformedMetadata as error:
@@ -271,7 +191,7 @@ class LogManager:
             self.directory_failed(directory, f"opening {key[0]}-{key[1]}: {error}")
             raise _offline(key, directory) from error
 
-    def _open(
+    def open_log(
         self,
         key: TopicPartition,
         directory: LogDirectory,
@@ -279,10 +199,10 @@ class LogManager:
         config: LogConfig | None,
         progress: Callable[[int], None] | None,
     ) -> Log:
-        """May run in a worker; `_adopt` follows on the loop."""
+        """May run in a worker; `adopt` follows on the loop."""
         topic, partition = key
         name = directory.partitions.get(key, f"{topic}-{partition}")
-        return open_log(
+        return loading.open_log(
             self._environments[directory.path],
             f"{directory.path}/{name}",
             topic,
@@ -297,7 +217,7 @@ class LogManager:
             sync=progress is None,
         )
 
-    def _adopt(self, key: TopicPartition, log: Log) -> Log:
+    def adopt(self, key: TopicPartition, log: Log) -> Log:
         directory = self._directory_of(log)
         checkpointed = directory.high_watermarks.get(key, log.log_start_offset)
         log.high_watermark = min(max(checkpointed, log.log_start_offset), log.log_end_offset)
@@ -321,6 +241,9 @@ class LogManager:
     def partitions(self) -> list[TopicPartition]:
         """All that are on disk, loaded or not."""
         return list(self._homes)
+
+    def is_loaded(self, key: TopicPartition) -> bool:
+        return key in self._logs
 
     def loaded(self) -> Iterator[Log]:
         """The logs in memory; a copy, so that the caller may yield to the loop in between."""
