@@ -10,9 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from crc32c import crc32c
 from pylogd.controller.image import CLIENT_METRICS_RESOURCE
 from pylogd.protocol import uuids
+from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:

@@ -22,8 +22,8 @@ from collections.abc import Iterable, Iterator
 from struct import Struct
 from struct import error as StructError
 
-from crc32c import crc32c
 from pylogd.protocol import compression as codecs
+from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import Header as Header
 from pylogd.protocol.records import RawRecord as RawRecord

@@ -9,8 +9,8 @@ from __future__ import annotations
 from struct import Struct
 from struct import error as StructError
 
-from crc32c import crc32c
 from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader
+from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage import rolling
 from pylogd.storage.producers import read_marker

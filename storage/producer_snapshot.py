@@ -15,7 +15,7 @@ from struct import Struct
 from struct import error as StructError
 from typing import NamedTuple
 
-from crc32c import crc32c
+from pylogd.protocol.crc import crc32c
 from pylogd.runtime.files import FileSystem
 
 SUFFIX = ".snapshot"
