@@ -246,7 +246,7 @@ class RepeatedProduce:
                     if length > 127:
                         length &= 127
                         shift = 7
-                        while (byte := view[position]) > 127:
+                        while (byte := view[position]) > 127 and shift < 28:
                             length |= (byte & 127) << shift
                             shift += 7
                             position += 1
