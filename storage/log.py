@@ -75,7 +75,7 @@ class Log(Appending, Reading):
         if self.offline:
             self.close_handles()
             return
-        self.write_metadata()
+        self.write_metadata(durable)
         self.producers.map_end_offset = self.log_end_offset
         self.producers.take_snapshot(durable)
         self.epochs.flush(durable)

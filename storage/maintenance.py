@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import KafkaError
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 #: How long a slice of periodic work may hold the loop.
 _SLICE_S = 0.004
+#: Above this many changed files one sync of the file system is cheaper than a sync of each.
+SYNC_TOGETHER_MIN = 16
 #: asyncio's timers take no more; an interval beyond is "never".
 _INTERVAL_MS_MAX = 30 * 24 * 3600 * 1000
 
@@ -195,8 +198,24 @@ class Maintenance:
         for directory in self._manager.directories:
             part = by_directory.get(directory.path)
             if part:
-                task = self._manager.offload(directory, "writing partition.metadata", lambda part=part: _name(part))  # type: ignore[misc]
-                task.add_done_callback(done)
+                job = partial(self._name, directory, part)
+                self._manager.offload(directory, "writing partition.metadata", job).add_done_callback(done)
+
+    def _name(self, directory: LogDirectory, logs: list[Log]) -> None:
+        """Worker. Many files share one sync. A stop leaves the rest to the closing of each log."""
+        together = len(logs) > SYNC_TOGETHER_MIN
+        for log in logs:
+            if self._manager.closed:
+                return
+            if log.closed or log.offline:
+                continue
+            try:
+                log.write_metadata(durable=not together)
+            except FileNotFoundError:
+                if not log.closed:  # else the partition was deleted while we wrote
+                    raise
+        if together:
+            self._manager.files.sync_file_system(directory.path)
 
     # -- free space
 
@@ -218,14 +237,3 @@ class Maintenance:
             elif free >= floor and directory.below_floor:
                 directory.below_floor = False
                 logger.info("log directory %s has %d MiB left, above the floor again", directory.path, free >> 20)
-
-
-def _name(logs: list[Log]) -> None:
-    """Worker."""
-    for log in logs:
-        if not log.closed and not log.offline:
-            try:
-                log.write_metadata()
-            except FileNotFoundError:
-                if not log.closed:  # else the partition was deleted while we wrote
-                    raise

@@ -25,7 +25,7 @@ from pylogd.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, 
 from pylogd.storage.directory_environment import DirectoryEnvironment
 from pylogd.storage.flushing import Flusher
 from pylogd.storage.loading import InconsistentTopicId
-from pylogd.storage.maintenance import Maintenance
+from pylogd.storage.maintenance import SYNC_TOGETHER_MIN, Maintenance
 from pylogd.storage.partition_metadata import MalformedMetadata
 from pylogd.storage.settings import ManagerSettings
 from pylogd.storage.startup import recover_directory
@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from pylogd.storage.log import Log
 
 logger = logging.getLogger(__name__)
-
-#: Above this many changed logs a stop syncs the whole file system once instead of every file.
-_SYNC_TOGETHER_MIN = 16
 
 
 class LogManager:
@@ -370,7 +367,7 @@ class LogManager:
     def _close_logs(self, directory: LogDirectory, logs: list[Log], broker_epoch: int) -> None:
         """Worker; the loop no longer touches the logs. The marker comes last: it vouches for everything before."""
         changed = [log for log in logs if log.dirty]
-        together = len(changed) > _SYNC_TOGETHER_MIN
+        together = len(changed) > SYNC_TOGETHER_MIN
         for log in logs:
             if log.log_end_offset > log.recovery_point and not together:
                 plan = log.flush_plan()

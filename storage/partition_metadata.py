@@ -16,17 +16,20 @@ class MalformedMetadata(Exception):
     """The file is not what it should be; the partition cannot be matched with a topic."""
 
 
-def write(files: FileSystem, directory: str, topic_id: bytes) -> None:
+def write(files: FileSystem, directory: str, topic_id: bytes, durable: bool = True) -> None:
+    """Without `durable` the caller syncs the file system, and a crash before that may leave an empty file."""
     text = f"version: 0\ntopic_id: {uuids.to_text(topic_id)}"
-    files.write_atomically(f"{directory}/{FILE_NAME}", text.encode())
+    files.write_atomically(f"{directory}/{FILE_NAME}", text.encode(), durable)
 
 
 def read(files: FileSystem, directory: str) -> bytes | None:
-    """The topic id, or None when there is no such file."""
+    """The topic id, or None when there is no such file or a crash left it without its bytes."""
     path = f"{directory}/{FILE_NAME}"
     try:
         text = files.read_bytes(path).decode("utf-8", "replace")
     except FileNotFoundError:
+        return None
+    if not text.strip("\0"):
         return None
     values = {}
     for line in text.splitlines():

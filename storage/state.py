@@ -233,8 +233,8 @@ class LogState:
             if self.on_flushed is not None:
                 self.on_flushed(self)
 
-    def write_metadata(self) -> None:
+    def write_metadata(self, durable: bool = True) -> None:
         """Worker: `partition.metadata`, once."""
         if not self.metadata_written and self.topic_id is not None:
             self.metadata_written = True
-            partition_metadata.write(self.environment.files, self.directory, self.topic_id)
+            partition_metadata.write(self.environment.files, self.directory, self.topic_id, durable)

@@ -279,7 +279,17 @@ def test_the_topic_id_is_kept_and_compared(tmp_path: Path) -> None:
         open_log(environment(), f"{tmp_path}/t-0", "t", 0, LogConfig(), topic_id=second)
 
 
-@pytest.mark.parametrize("text", ["", "version: 0", "version: x\ntopic_id: y", f"version: 0\ntopic_id: {'A' * 22}"])
+def test_a_file_that_a_crash_left_empty_is_written_again(tmp_path: Path) -> None:
+    topic_id = bytes(range(16))
+    new_log(tmp_path).close()
+    for left in (b"", bytes(40)):
+        (tmp_path / "t-0" / "partition.metadata").write_bytes(left)
+        assert reopen(tmp_path).topic_id is None
+        open_log(environment(), f"{tmp_path}/t-0", "t", 0, LogConfig(), topic_id=topic_id).close()
+        assert reopen(tmp_path).topic_id == topic_id
+
+
+@pytest.mark.parametrize("text", ["\n", "version: 0", "version: x\ntopic_id: y", f"version: 0\ntopic_id: {'A' * 22}"])
 def test_broken_metadata_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "partition.metadata").write_text(text)
     with pytest.raises(partition_metadata.MalformedMetadata, match=r"partition\.metadata"):
