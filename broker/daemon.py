@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 from pylogd.broker import logs
 from pylogd.broker.format import FormatError
 from pylogd.config.broker import BrokerConfig
-from pylogd.runtime.files import raise_descriptor_limit
 from pylogd.runtime.loop import run
+from pylogd.runtime.system import raise_descriptor_limit
 
 if TYPE_CHECKING:
     from pylogd.broker.node import Node

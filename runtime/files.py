@@ -21,6 +21,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
+from pylogd.runtime.system import load_libc, load_sync_file_range
+
 Bytes = bytes | bytearray | memoryview
 
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
@@ -290,7 +292,7 @@ class FileSystem:
     def _writeback_call(self) -> Callable[[int, int, int, int], int] | None:
         # Loaded on first use: importing ctypes is a noticeable part of start-up.
         if not self._sync_file_range_known:
-            self._sync_file_range = _load_sync_file_range()
+            self._sync_file_range = load_sync_file_range()
             self._sync_file_range_known = True
         return self._sync_file_range
 
@@ -416,7 +418,7 @@ class FileSystem:
     def sync_file_system(self, path: str) -> None:
         """Makes everything written so far on the file system of `path` durable: one call instead of thousands of
         fsyncs. Where syncfs(2) is missing, a sync of all file systems does, which cannot report an error."""
-        call = _load_libc("syncfs")
+        call = load_libc("syncfs")
         if call is None:
             os.sync()
             return
@@ -481,46 +483,3 @@ class FileSystem:
                 raise LockHeld(path) from None
             raise
         return FileLock(fd, path)
-
-
-def raise_descriptor_limit() -> int:
-    """Lifts the soft limit of open descriptors to the hard one; returns what holds now."""
-    import resource
-
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = hard if hard != resource.RLIM_INFINITY else 1 << 20
-    if soft == resource.RLIM_INFINITY or soft >= wanted:
-        return wanted if soft == resource.RLIM_INFINITY else soft
-    for limit in (wanted, 10240):  # macOS refuses more than OPEN_MAX
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))
-            return limit
-        except (ValueError, OSError):
-            continue
-    return soft
-
-
-def _load_libc(name: str) -> Callable[..., int] | None:
-    """A function of the C library that Python does not offer, on Linux."""
-    import sys
-
-    if not sys.platform.startswith("linux"):
-        return None
-    import ctypes
-
-    try:
-        call: Callable[..., int] = getattr(ctypes.CDLL(None, use_errno=True), name)
-    except (OSError, AttributeError):
-        return None
-    return call
-
-
-def _load_sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    found: Any = _load_libc("sync_file_range")
-    if found is not None:
-        import ctypes
-
-        found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
-        found.restype = ctypes.c_int
-    call: Callable[[int, int, int, int], int] | None = found
-    return call

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from pylogd.runtime.files import FileRange, FileSystem, LockHeld, raise_descriptor_limit
+from pylogd.runtime.files import FileRange, FileSystem, LockHeld
+from pylogd.runtime.system import raise_descriptor_limit
 
 
 def open_count(files: list[object]) -> int:
