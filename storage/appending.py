@@ -18,6 +18,7 @@ from pylogd.storage.replay import replay
 from pylogd.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from pylogd.storage.state import DISK_FULL_ERRORS, LogState
 from pylogd.storage.validation import Origin, validate_append, validate_given
+from pylogd.storage.verification import Guard
 
 _unpack_header = Struct(">qiibIhiqqqhii").unpack_from
 _stamp = Struct(">qii").pack_into
@@ -70,6 +71,7 @@ class Appending(LogState):
         origin: Origin = _CLIENT,
         version: int = 13,
         transaction_version: int = 0,
+        guard: Guard | None = None,
     ) -> AppendInfo:
         """Checks one batch, gives it its offset and leader epoch in place, and writes it. KafkaError when it is
         refused; then nothing has changed. A Raft leader's batches come with offset and epoch."""
@@ -141,7 +143,7 @@ class Appending(LogState):
             header.base_offset = offset
             if header.attributes & CONTROL_FLAG:
                 marker = read_marker(records, header)
-            original = self.producers.check(header, offset, origin, marker, transaction_version)
+            original = self.producers.check(header, offset, origin, marker, transaction_version, guard)
             if original is not None:
                 return AppendInfo(
                     original.first_offset, original.last_offset, original.timestamp, self.log_start_offset, True

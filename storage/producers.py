@@ -21,6 +21,7 @@ from pylogd.storage.producer_entry import Marker as Marker
 from pylogd.storage.producer_entry import ProducerEntry as ProducerEntry
 from pylogd.storage.producer_entry import read_marker as read_marker
 from pylogd.storage.validation import Origin
+from pylogd.storage.verification import UNVERIFIED, Guard, Verifications
 
 BATCHES_MAX = 5
 EPOCH_MAX = 0x7FFF
@@ -44,6 +45,7 @@ class ProducerStates:
         "ongoing",
         "producers",
         "unreplicated",
+        "verifications",
     )
 
     def __init__(
@@ -58,6 +60,7 @@ class ProducerStates:
         self.ongoing: dict[int, int] = {}
         # First offset -> offset of the marker that the high watermark has not passed.
         self.unreplicated: dict[int, int] = {}
+        self.verifications = Verifications()
         self.map_end_offset = 0
         self._loaded = False
         self._snap_offset = 0
@@ -72,13 +75,18 @@ class ProducerStates:
         origin: Origin,
         marker: Marker | None = None,
         transaction_version: int = 0,
+        guard: Guard | None = None,
     ) -> BatchMeta | None:
         """May this batch be appended at `offset`? The earlier batch when it is a retry of one, else None; KafkaError if
         not.
 
         Changes nothing. `marker` is that of a control batch, `transaction_version` the one of the coordinator that
-        writes it."""
+        writes it. `guard` is what `start_verification` gave for a transactional batch; None when nobody asks for it."""
         entry = self.producers.get(header.producer_id)
+        if guard is not None:
+            original = self._check_verified(entry, header, offset, origin, guard)
+            if original is not None:
+                return original
         if entry is None:
             return None
         epoch = header.producer_epoch
@@ -139,6 +147,39 @@ class ProducerStates:
                 f"{marker.coordinator_epoch} (zombie), {entry.coordinator_epoch} (current)",
             )
 
+    def start_verification(
+        self, producer_id: int, sequence: int, producer_epoch: int, epoch_bump: bool, now_ms: int
+    ) -> Guard:
+        """The guard under which the coordinator is to be asked about a transactional batch; UNVERIFIED when the
+        transaction is open here already. INVALID_PRODUCER_EPOCH for a producer that was fenced."""
+        entry = self.producers.get(producer_id)
+        if entry is not None and producer_epoch < entry.producer_epoch:
+            raise _fenced(entry, producer_epoch)
+        if self.has_ongoing_transaction(producer_id, producer_epoch):
+            return UNVERIFIED
+        return self.verifications.start(producer_id, sequence, producer_epoch, epoch_bump, now_ms)
+
+    def check_verified(self, producer_id: int, producer_epoch: int, guard: Guard) -> None:
+        """May this producer write transactional records now?"""
+        if not self.has_ongoing_transaction(producer_id, producer_epoch):
+            entry = self.producers.get(producer_id)
+            if entry is not None and producer_epoch < entry.producer_epoch:
+                raise _fenced(entry, producer_epoch)
+            self.verifications.check(producer_id, guard)
+
+    def _check_verified(
+        self, entry: ProducerEntry | None, header: BatchHeader, offset: int, origin: Origin, guard: Guard
+    ) -> BatchMeta | None:
+        if origin == Origin.CLIENT and entry is not None and entry.producer_epoch == header.producer_epoch:
+            last = (header.base_sequence + header.last_offset_delta) & SEQUENCE_MAX
+            for known in entry.batches:
+                if known.last_sequence == last and known.first_sequence == header.base_sequence:
+                    return known
+        self.check_verified(header.producer_id, header.producer_epoch, guard)
+        if origin == Origin.CLIENT:
+            self.verifications.check_sequence(header, offset, entry is not None and bool(entry.batches))
+        return None
+
     def has_ongoing_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         entry = self.producers.get(producer_id)
         return entry is not None and entry.txn_first_offset is not None and entry.producer_epoch == producer_epoch
@@ -151,6 +192,8 @@ class ProducerStates:
         producer_id = header.producer_id
         if producer_id < 0:
             return None
+        if self.verifications.guards and header.attributes & _TXN_FLAG:
+            self.verifications.written(header)
         end = header.base_offset + header.last_offset_delta + 1
         if end > self.map_end_offset:
             self.map_end_offset = end
@@ -230,6 +273,8 @@ class ProducerStates:
         expired = [entry.producer_id for entry in self.producers.values() if self._is_expired(entry, now_ms)]
         for producer_id in expired:
             del self.producers[producer_id]
+        if self.verifications.guards:
+            self.verifications.remove_expired(now_ms, self.expiration_ms)
 
     def _is_expired(self, entry: ProducerEntry, now_ms: int) -> bool:
         return entry.txn_first_offset is None and now_ms - entry.last_timestamp >= self.expiration_ms
@@ -365,6 +410,14 @@ class ProducerStates:
     def moved(self, directory: str) -> None:
         """The log's directory was renamed."""
         self._directory = directory
+
+
+def _fenced(entry: ProducerEntry, epoch: int) -> KafkaError:
+    return KafkaError(
+        ErrorCode.INVALID_PRODUCER_EPOCH,
+        f"Epoch of producer {entry.producer_id} is {epoch}, which is smaller than the last seen epoch "
+        f"{entry.producer_epoch}",
+    )
 
 
 def _stale_epoch(entry: ProducerEntry, epoch: int, offset: int, comparison: str) -> KafkaError:
