@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pylogd.broker import controller_listener
 from pylogd.broker.controller_channel import LocalChannel
 from pylogd.broker.controller_node import broker_endpoints, build_controller, controller_endpoints
+from pylogd.broker.coordinator.service import GroupCoordinator
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.format import Directories, FormatError, Formatter
 from pylogd.broker.handlers import SUPPORTED
@@ -84,6 +85,7 @@ class Node:
         self.telemetry = ClientTelemetry(self, self.chance)
         self.topic_creation = TopicCreation(self)
         self.publisher = MetadataPublisher(self)
+        self.groups = GroupCoordinator(self)
         self.logs = LogManager(
             self.loop,
             self.files,
@@ -212,6 +214,7 @@ class Node:
         if "server" in started:
             self.server.close()
         if "broker" in started:
+            await self.groups.close()
             await self.cleaner.close()
             await self.publisher.stop()
             await self.lifecycle.stop()

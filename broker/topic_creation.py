@@ -1,4 +1,5 @@
-"""Topics that come into being because somebody asked about them (`auto.create.topics.enable`).
+"""Topics that come into being because somebody asked about them (`auto.create.topics.enable`), and those in which the
+coordinators keep their state, which need nobody's permission.
 
 The request goes to the controller and nobody waits for it: the client is told the topic is unknown, asks again, and
 finds it. A topic that is being created is not asked for twice.
@@ -8,12 +9,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import Any, Final
 
 from pylogd.controller.service import ControllerContext
 from pylogd.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
+
+#: Coordinators' topics: the prefix of the broker's settings for them, and their configs; "=" takes a broker's setting.
+_INTERNAL: Final[dict[str, tuple[str, dict[str, str]]]] = {
+    "__consumer_offsets": (
+        "offsets.topic",
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": "=offsets.topic.segment.bytes",
+        },
+    ),
+    "__transaction_state": (
+        "transaction.state.log",
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+            "min.insync.replicas": "=transaction.state.log.min.isr",
+            "segment.bytes": "=transaction.state.log.segment.bytes",
+        },
+    ),
+}
 
 
 class TopicCreation:
@@ -37,15 +60,8 @@ class TopicCreation:
     async def _create(self, names: list[str], client_id: str | None) -> None:
         from pylogd.protocol.messages import create_topics as m
 
-        config = self._node.config
-        # What is not configured here is left to the controller's defaults.
-        partitions = config["num.partitions"] if "num.partitions" in config.static else -1
-        replicas = config["default.replication.factor"] if "default.replication.factor" in config.static else -1
         request = m.CreateTopicsRequest(
-            topics=[
-                m.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas) for name in names
-            ],
-            timeout_ms=config["request.timeout.ms"],
+            topics=[self._topic(name) for name in names], timeout_ms=self._node.config["request.timeout.ms"]
         )
         try:
             context = ControllerContext(client_id, forwarded=True)
@@ -60,3 +76,24 @@ class TopicCreation:
                     )
         finally:
             self._inflight.difference_update(names)
+
+    def _topic(self, name: str) -> Any:
+        from pylogd.protocol.messages import create_topics as m
+
+        config = self._node.config
+        internal = _INTERNAL.get(name)
+        if internal is not None:
+            prefix, settings = internal
+            return m.CreatableTopic(
+                name=name,
+                num_partitions=config[f"{prefix}.num.partitions"],
+                replication_factor=config[f"{prefix}.replication.factor"],
+                configs=[
+                    m.CreatableTopicConfig(name=key, value=str(config[value[1:]]) if value[0] == "=" else value)
+                    for key, value in settings.items()
+                ],
+            )
+        # What is not configured here is left to the controller's defaults.
+        partitions = config["num.partitions"] if "num.partitions" in config.static else -1
+        replicas = config["default.replication.factor"] if "default.replication.factor" in config.static else -1
+        return m.CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)

@@ -1,4 +1,4 @@
-"""Authorized operations as bit fields of Metadata and DescribeCluster. Without an authorizer everything is allowed."""
+"""Authorized operations as bit fields of Metadata, DescribeCluster and DescribeGroups. Without an authorizer everything is allowed."""
 
 from __future__ import annotations
 
@@ -16,3 +16,4 @@ def _bits(*operations: int) -> int:
 
 CLUSTER_OPERATIONS = _bits(CREATE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE)
 TOPIC_OPERATIONS = _bits(READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)
+GROUP_OPERATIONS = _bits(READ, DELETE, DESCRIBE, DESCRIBE_CONFIGS, ALTER_CONFIGS)

@@ -3,14 +3,16 @@
 Versions: 1 added the key type (groups, transactions), error message and throttle time; 3 flexible; 4 many keys in one
 request; 5 TRANSACTION_ABORTABLE; 6 share groups.
 
-This broker does not run coordinators yet, so it answers like a Kafka whose coordinator is not up: the client asks
-again.
+It is the leader of the key's partition of an internal topic. The first to ask makes that topic come into being, and is
+told to ask again.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
+from pylogd.broker.coordinator.placement import partition_for
+from pylogd.broker.endpoints import alive_broker_address
 from pylogd.protocol import uuids
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -22,30 +24,55 @@ GROUP = 0
 TRANSACTION = 1
 SHARE = 2
 NO_NODE = -1
+#: The topic whose partition leaders coordinate, by key type.
+TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
+
+
+class Found(NamedTuple):
+    code: ErrorCode
+    node_id: int = NO_NODE
+    host: str = ""
+    port: int = -1
 
 
 def handle(ctx: RequestContext, request: FindCoordinatorRequest) -> FindCoordinatorResponse:
     key_type = request.key_type if ctx.version >= 1 else GROUP
-    keys = request.coordinator_keys if ctx.version >= 4 else [request.key]
-    codes = [_code(ctx.version, key_type, key) for key in keys]
     if ctx.version < 4:
+        found = _find(ctx, key_type, request.key)
         return FindCoordinatorResponse(
-            error_code=codes[0], error_message=codes[0].message, node_id=NO_NODE, host="", port=-1
+            error_code=found.code,
+            error_message=found.code.message,
+            node_id=found.node_id,
+            host=found.host,
+            port=found.port,
         )
     return FindCoordinatorResponse(
-        coordinators=[
-            Coordinator(key=key, node_id=NO_NODE, host="", port=-1, error_code=code, error_message="")
-            for key, code in zip(keys, codes)
-        ]
+        coordinators=[_coordinator(key, _find(ctx, key_type, key)) for key in request.coordinator_keys]
     )
 
 
-def _code(version: int, key_type: int, key: str) -> ErrorCode:
+def _coordinator(key: str, found: Found) -> Coordinator:
+    return Coordinator(
+        key=key, node_id=found.node_id, host=found.host, port=found.port, error_code=found.code, error_message=""
+    )
+
+
+def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     if key_type not in (GROUP, TRANSACTION, SHARE):
-        return ErrorCode.INVALID_REQUEST
-    if key_type == SHARE and (version < 6 or not _is_share_key(key)):
-        return ErrorCode.INVALID_REQUEST
-    return ErrorCode.COORDINATOR_NOT_AVAILABLE
+        return Found(ErrorCode.INVALID_REQUEST)
+    if key_type == SHARE:
+        valid = ctx.version >= 6 and _is_share_key(key)
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST)
+    name = TOPICS[key_type]
+    topic = ctx.node.image.topics.get(name)
+    if topic is None or not topic.partitions:
+        ctx.node.topic_creation.create([name], ctx.client_id)
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
+    address = alive_broker_address(ctx, leader)
+    if address is None:
+        return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    return Found(ErrorCode.NONE, leader, *address)
 
 
 def _is_share_key(key: str) -> bool:

@@ -1,0 +1,278 @@
+"""The state of one partition of `__consumer_offsets`: its groups, whatever their protocol, and their offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.coordinator.classic import Caller, ClassicProtocol
+from pylogd.broker.coordinator.classic_group import ClassicGroup, State
+from pylogd.broker.coordinator.effects import Effects
+from pylogd.broker.coordinator.group import CLASSIC
+from pylogd.broker.coordinator.offsets import CommittedOffset, Offsets
+from pylogd.broker.coordinator.records import CoordinatorRecord
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages import group_records as records
+from pylogd.protocol.messages.delete_groups import DeletableGroupResult
+from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
+from pylogd.protocol.messages.join_group import JoinGroupResponse
+from pylogd.protocol.messages.list_groups import ListedGroup
+from pylogd.protocol.messages.offset_delete import (
+    OffsetDeleteResponse,
+    OffsetDeleteResponsePartition,
+    OffsetDeleteResponseTopic,
+)
+from pylogd.protocol.messages.offset_fetch import (
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from pylogd.protocol.uuids import ZERO
+
+if TYPE_CHECKING:
+    from pylogd.controller.delta import ImageDelta
+    from pylogd.controller.image import ClusterImage
+
+#: (topic, topic id, partition of the request, partition of the response)
+Commit = tuple[str, bytes, Any, Any]
+NO_OFFSET = -1
+
+
+class GroupState:
+    """`config` gives the broker's settings by name, `new_id()` the random part of a member id."""
+
+    classes: Mapping[int, Any] = {
+        0: (records.LegacyOffsetCommitKey, records.LegacyOffsetCommitValue),
+        1: (records.OffsetCommitKey, records.OffsetCommitValue),
+        2: (records.GroupMetadataKey, records.GroupMetadataValue),
+    }
+
+    def __init__(self, config: Mapping[str, Any], new_id: Callable[[], str]) -> None:
+        self.config = config
+        self.groups: dict[str, Any] = {}
+        self.offsets = Offsets()
+        self.classic = ClassicProtocol(self.groups, config, new_id)
+
+    # -- replay
+
+    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
+        key: Any = record.key
+        value: Any = record.value
+        kind = key.API_KEY
+        if kind <= 1:
+            if value is not None and key.group not in self.groups:
+                # Somebody who only stores offsets: a group without members and without a protocol.
+                self.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
+            if kind == 0 and value is not None:
+                value = records.OffsetCommitValue(
+                    offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+                )
+            self.offsets.replay(key, value, offset, producer_id)
+        elif kind == 2:
+            self.classic.replay(key, value)
+
+    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
+        self.offsets.replay_end_transaction(producer_id, committed)
+
+    # -- life of the shard
+
+    def loaded(self, effects: Effects) -> None:
+        for group in tuple(self.groups.values()):
+            if group.kind == CLASSIC:
+                self.classic.loaded(effects, group)
+        self._schedule_expiry(effects)
+
+    def metadata_changed(self, effects: Effects, delta: ImageDelta, image: ClusterImage) -> None:
+        if delta.deleted_topics:
+            effects.atomic = False
+            gone = {topic.name: topic.id for topic in delta.deleted_topics.values()}
+            self.offsets.topics_deleted(effects, gone)
+
+    def _schedule_expiry(self, effects: Effects) -> None:
+        effects.after("expiry", self.config["offsets.retention.check.interval.ms"], self.expire)
+
+    def expire(self, effects: Effects) -> None:
+        """Old offsets go, and with the last of them groups without members."""
+        effects.atomic = False
+        retention_ms = self.config["offsets.retention.minutes"] * 60_000
+        for group in tuple(self.groups.values()):
+            if self.offsets.expire(effects, group, retention_ms) and group.is_empty:
+                group.write_tombstones(effects)
+        self._schedule_expiry(effects)
+
+    # -- membership
+
+    def join(self, effects: Effects, reply: Any, request: Any, caller: Caller) -> None:
+        group = self.groups.get(request.group_id)
+        if group is not None and group.kind != CLASSIC:
+            effects.answer(reply, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+            return
+        self.classic.join(effects, reply, request, caller)
+
+    def sync(self, effects: Effects, reply: Any, request: Any) -> None:
+        self.classic.sync(effects, reply, request)
+
+    def heartbeat(self, effects: Effects, reply: Any, request: Any) -> None:
+        self.classic.heartbeat(effects, reply, request)
+
+    def leave(self, effects: Effects, reply: Any, request: Any) -> None:
+        self.classic.leave(effects, reply, request)
+
+    # -- offsets
+
+    def find(self, group_id: str) -> Any:
+        group = self.groups.get(group_id)
+        if group is None:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
+        return group
+
+    def commit(
+        self, effects: Effects, reply: Any, request: Any, version: int, commits: list[Commit], response: Any
+    ) -> None:
+        """`commits` are those of the request's partitions that exist; each has its place in `response`."""
+        group_id = request.group_id
+        generation = request.generation_id_or_member_epoch
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.check_offset_commit(
+                request.member_id, request.group_instance_id, generation, transactional=False, version=version
+            )
+            if group.kind == CLASSIC:
+                self.classic.committed(effects, group, request.member_id)
+        elif generation >= 0:
+            raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
+        metadata_max: int = self.config["offset.metadata.max.bytes"]
+        retention_ms = request.retention_time_ms if version <= 4 else -1
+        commit = self.offsets.commit
+        for topic, topic_id, partition, answer in commits:
+            metadata = partition.committed_metadata
+            if metadata and len(metadata) > metadata_max:
+                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+                continue
+            commit(
+                effects,
+                group_id,
+                topic,
+                topic_id,
+                partition.partition_index,
+                partition.committed_offset,
+                partition.committed_leader_epoch,
+                metadata,
+                retention_ms,
+            )
+        effects.answer(reply, response)
+
+    def fetch(self, effects: Effects, reply: Any, request: Any, require_stable: bool) -> None:
+        """Offsets of one group; null topics are all it has."""
+        group_id = request.group_id
+        group = self.groups.get(group_id)
+        if group is not None:
+            group.check_offset_fetch(request.member_id, request.member_epoch)
+        known = {} if group is None else self.offsets.by_group.get(group_id, {})
+        wanted: list[tuple[str, bytes, Any]]
+        if request.topics is None:
+            wanted = [(topic, ZERO, offsets) for topic, offsets in known.items()]
+        else:
+            wanted = [(topic.name, topic.topic_id, topic.partition_indexes) for topic in request.topics]
+        topics = []
+        for name, topic_id, indexes in wanted:
+            offsets = known.get(name, {})
+            found = []
+            for index in indexes:
+                if require_stable and self.offsets.is_pending(group_id, name, index):
+                    unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
+                    found.append(OffsetFetchResponsePartitions(index, NO_OFFSET, error_code=unstable))
+                else:
+                    found.append(_fetched(index, offsets.get(index), topic_id))
+            topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=found))
+        effects.answer(reply, OffsetFetchResponseGroup(group_id=group_id, topics=topics))
+
+    def delete_offsets(self, effects: Effects, reply: Any, request: Any, response: OffsetDeleteResponse) -> None:
+        """`request` names only partitions that exist; what does not is in `response` already."""
+        group = self.find(request.group_id)
+        group.check_offset_delete()
+        for topic in request.topics:
+            subscribed = group.is_subscribed_to(topic.name)
+            code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
+            answers = []
+            for partition in topic.partitions:
+                if not subscribed:
+                    self.offsets.delete(effects, request.group_id, topic.name, partition.partition_index)
+                answers.append(OffsetDeleteResponsePartition(partition.partition_index, code))
+            present = next((each for each in response.topics if each.name == topic.name), None)
+            if present is None:
+                response.topics.append(OffsetDeleteResponseTopic(topic.name, answers))
+            else:
+                present.partitions += answers
+        effects.answer(reply, response)
+
+    # -- administration
+
+    def delete(self, effects: Effects, reply: Any, group_ids: list[str]) -> None:
+        effects.atomic = False
+        results = []
+        for group_id in group_ids:
+            code = ErrorCode.NONE
+            try:
+                group = self.find(group_id)
+                group.check_delete()
+            except KafkaError as refusal:
+                code = refusal.code
+            else:
+                self.offsets.delete_all(effects, group_id)
+                group.write_tombstones(effects)
+            results.append(DeletableGroupResult(group_id=group_id, error_code=code))
+        effects.answer(reply, results)
+
+    def list(self, effects: Effects, reply: Any, states: set[str], kinds: set[str]) -> None:
+        """Filters in lower case; empty ones let everything pass."""
+        found = [
+            ListedGroup(
+                group_id=group.group_id,
+                protocol_type=group.listed_protocol_type,
+                group_state=group.state_name,
+                group_type=group.kind.capitalize(),
+            )
+            for group in self.groups.values()
+            if (not states or group.state_name.lower() in states) and (not kinds or group.kind in kinds)
+        ]
+        effects.answer(reply, found)
+
+    def describe(self, effects: Effects, reply: Any, group_ids: Any, version: int) -> None:
+        """Classic groups only; others have a call of their own."""
+        effects.answer(reply, [self._described(group_id, version) for group_id in group_ids])
+
+    def _described(self, group_id: str, version: int) -> DescribedGroup:
+        group = self.groups.get(group_id)
+        if group is None or group.kind != CLASSIC:
+            gone = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
+            if version >= 6:
+                what = "not found" if group is None else "is not a classic group"
+                gone.error_code = int(ErrorCode.GROUP_ID_NOT_FOUND)
+                gone.error_message = f"Group {group_id} {what}."
+            return gone
+        stable = group.state is State.STABLE
+        return DescribedGroup(
+            group_id=group_id,
+            group_state=group.state_name,
+            protocol_type=group.protocol_type or "",
+            protocol_data=(group.protocol or "") if stable else "",
+            members=[
+                DescribedGroupMember(
+                    member_id=member.member_id,
+                    group_instance_id=member.instance_id,
+                    client_id=member.client_id,
+                    client_host=member.client_host,
+                    member_metadata=member.metadata(group.protocol) if stable else b"",
+                    member_assignment=member.assignment,
+                )
+                for member in group.members.values()
+            ],
+        )
+
+
+def _fetched(index: int, committed: CommittedOffset | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
+    """An offset that was committed for another topic of the same name does not count."""
+    if committed is None or (ZERO not in (committed.topic_id, topic_id) and committed.topic_id != topic_id):
+        return OffsetFetchResponsePartitions(index, NO_OFFSET)
+    return OffsetFetchResponsePartitions(index, committed.offset, committed.leader_epoch, committed.metadata)

@@ -1,0 +1,37 @@
+"""JoinGroup (key 11): a member of a classic group joins or rejoins; the reply comes when the rebalance is complete.
+
+1  a rebalance time-out of its own
+2  throttle time
+4  a new member is answered MEMBER_ID_REQUIRED with its id, and joins again with it
+5  static members (group instance id)
+6  flexible
+7  protocol type in the response, null protocol name
+8  the client says why it joins
+9  a leader that comes back may be told to skip its assignment (KIP-814)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pylogd.broker.coordinator.classic import Caller
+from pylogd.broker.coordinator.effects import Reply
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+
+if TYPE_CHECKING:
+    from pylogd.broker.dispatch import Deferred, RequestContext
+
+
+def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
+    config = ctx.node.config
+    if not request.group_id:
+        return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+    shortest, longest = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
+    if not shortest <= request.session_timeout_ms <= longest:
+        return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+    shard = ctx.node.groups.shard_of(request.group_id)
+    caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
+    reply = Reply(lambda code, message: JoinGroupResponse(error_code=code))
+    shard.submit(lambda effects: shard.state.join(effects, reply, request, caller), reply)
+    return reply
