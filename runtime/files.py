@@ -25,6 +25,9 @@ from pylogd.runtime.system import load_libc, load_sync_file_range
 
 Bytes = bytes | bytearray | memoryview
 
+#: A write that fails with one of these may succeed when somebody makes room; any other error is a failing disk.
+DISK_FULL_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT))
+
 _fdatasync: Callable[[int], None] = getattr(os, "fdatasync", os.fsync)
 
 #: sync_file_range(2): start write-out of dirty pages, do not wait for it.

@@ -12,11 +12,12 @@ from struct import error as StructError
 from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader
 from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.storage import rolling
 from pylogd.storage.producers import read_marker
 from pylogd.storage.replay import replay
 from pylogd.storage.segment import RELATIVE_OFFSET_MAX, Segment
-from pylogd.storage.state import DISK_FULL_ERRORS, LogState
+from pylogd.storage.state import LogState
 from pylogd.storage.validation import Origin, validate_append, validate_given
 from pylogd.storage.verification import Guard
 
@@ -183,13 +184,16 @@ class Appending(LogState):
         if max_timestamp > segment.max_timestamp_known:
             segment.max_timestamp_known = max_timestamp
             segment.max_timestamp_offset_known = last_offset
-        since_index = segment.bytes_since_index
-        if since_index > self._index_interval_bytes:
-            self._index(segment, last_offset, position, size, end)
-        else:
-            segment.bytes_since_index = since_index + size
-        if header is not None and producer_id >= 0:
-            replay(self.producers, header, marker, segment.txn_index)
+        try:
+            since_index = segment.bytes_since_index
+            if since_index > self._index_interval_bytes:
+                self._index(segment, last_offset, position, size, end)
+            else:
+                segment.bytes_since_index = since_index + size
+            if header is not None and producer_id >= 0:
+                replay(self.producers, header, marker, segment.txn_index)
+        except OSError as error:
+            raise self._books_failed(error) from error
         if last_offset + 1 - self.recovery_point >= self._flush_messages:
             self.environment.request_flush(self)
         return AppendInfo(offset, last_offset, append_time_ms, self.log_start_offset)
@@ -248,22 +252,27 @@ class Appending(LogState):
             segment.file.pwrite(records[start : start + size], position)
         except OSError as error:
             raise self._undo_write(segment, error) from error
-        # From here on nothing fails: the bytes are the leader's, and the books follow them.
-        for at, header in batches:
-            last_offset = header.last_offset
-            if header.partition_leader_epoch >= 0 and header.partition_leader_epoch != self._epoch:
-                self._assign_epoch(header.partition_leader_epoch, header.base_offset)
-            if not self._recent_offsets:
-                self._recent_start = self.log_end_offset
-            self._recent_offsets.append(last_offset)
-            self._recent_positions.append(position)
-            segment.note_batch(position, header.length, last_offset, header.max_timestamp, self._index_interval_bytes)
-            position += header.length
-            segment.size = position
-            self.log_end_offset = last_offset + 1
-            if header.producer_id >= 0:
-                marker = read_marker(records, header, at) if header.attributes & CONTROL_FLAG else None
-                replay(self.producers, header, marker, segment.txn_index)
+        # The bytes are the leader's, and the books follow them.
+        try:
+            for at, header in batches:
+                last_offset = header.last_offset
+                if header.partition_leader_epoch >= 0 and header.partition_leader_epoch != self._epoch:
+                    self._assign_epoch(header.partition_leader_epoch, header.base_offset)
+                if not self._recent_offsets:
+                    self._recent_start = self.log_end_offset
+                self._recent_offsets.append(last_offset)
+                self._recent_positions.append(position)
+                segment.note_batch(
+                    position, header.length, last_offset, header.max_timestamp, self._index_interval_bytes
+                )
+                position += header.length
+                segment.size = position
+                self.log_end_offset = last_offset + 1
+                if header.producer_id >= 0:
+                    marker = read_marker(records, header, at) if header.attributes & CONTROL_FLAG else None
+                    replay(self.producers, header, marker, segment.txn_index)
+        except OSError as error:
+            raise self._books_failed(error) from error
         if len(self._recent_offsets) > _RECENT_MAX:
             self._forget_recent()
         if segment.indexes_full:
@@ -304,6 +313,11 @@ class Appending(LogState):
             environment.disk_full(self, error)
             return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {self.directory} is full.")
         environment.failed(self, "appending", error)
+        return self._storage_error()
+
+    def _books_failed(self, error: OSError) -> KafkaError:
+        """The batch is written and an index is not. Indexes shrug off a full disk, so this is a failing one."""
+        self.environment.failed(self, "writing an index", error)
         return self._storage_error()
 
     def _index(self, segment: Segment, last_offset: int, position: int, size: int, end: int) -> None:

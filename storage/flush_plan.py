@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.storage.segment import Segment
 
 if TYPE_CHECKING:
     from pylogd.storage.state import LogState
+
+
+class FlushDeferred(Exception):
+    """The disk is full; the flush is to be asked for again."""
+
+    def __init__(self, cause: OSError) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class FlushPlan:
@@ -18,10 +27,10 @@ class FlushPlan:
         "_epochs",
         "_files",
         "_log",
-        "_snapshots",
         "directory",
         "end",
         "segments",
+        "snapshots",
         "start",
         "truncations",
     )
@@ -30,7 +39,7 @@ class FlushPlan:
         self._files = log.environment.files
         self._epochs = log.epochs
         self._active = log.active
-        self._snapshots = log.take_unsynced_snapshots()
+        self.snapshots = log.take_unsynced_snapshots()
         self.directory = log.directory
         self.segments = segments
         self.start = start
@@ -41,18 +50,24 @@ class FlushPlan:
     def run(self) -> None:
         """Worker. A segment that lies wholly below the new recovery point is never scanned again, so its indexes, the
         snapshot of the producers at its end and the epochs that start in it must be durable too; the active segment is
-        always scanned after a crash. New files need their directory entry."""
-        self._log.write_metadata()
-        for path in self._snapshots:
+        always scanned after a crash. New files need their directory entry. FlushDeferred when the disk has no room for
+        the small files; an error of the syncs themselves is final."""
+        try:
+            self._log.write_metadata()
+            if self._epochs.dirty:
+                self._epochs.flush()
+        except OSError as error:
+            if error.errno in DISK_FULL_ERRORS:
+                raise FlushDeferred(error) from error
+            raise
+        for path in self.snapshots:
             if self._files.exists(path):
                 snapshot = self._files.file(path, readonly=True)
                 snapshot.fsync()
                 snapshot.close()
         for segment in self.segments:
             segment.sync(indexes=segment is not self._active)
-        if self._epochs.dirty:
-            self._epochs.flush()
-        if self._snapshots or any(segment.base_offset >= self.start for segment in self.segments):
+        if self.snapshots or any(segment.base_offset >= self.start for segment in self.segments):
             self._files.sync_dir(self.directory)
         if not self._log.entry_synced:
             self._files.sync_dir(self.directory.rpartition("/")[0])

@@ -15,9 +15,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pylogd.runtime.workers import Workers
+from pylogd.storage.flush_plan import FlushDeferred, FlushPlan
 
 if TYPE_CHECKING:
-    from pylogd.storage.log import FlushPlan, Log
+    from pylogd.storage.state import LogState
 
 
 class Flusher:
@@ -26,10 +27,10 @@ class Flusher:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         #: Logs with a flush under way -> whether (and how far) another one was asked for meanwhile.
-        self._running: dict[Log, tuple[bool, int | None]] = {}
+        self._running: dict[LogState, tuple[bool, int | None]] = {}
         self._idle: asyncio.Future[None] | None = None
 
-    def request(self, log: Log, up_to: int | None = None) -> None:
+    def request(self, log: LogState, up_to: int | None = None) -> None:
         """Makes what is in the log now (below `up_to`) durable; the log's `on_flushed` tells when."""
         if log not in self._running:
             self._start(log, up_to)
@@ -39,7 +40,7 @@ class Flusher:
             up_to = None if bound is None or up_to is None else max(bound, up_to)
         self._running[log] = (True, up_to)
 
-    def _start(self, log: Log, up_to: int | None) -> None:
+    def _start(self, log: LogState, up_to: int | None) -> None:
         if log.offline or log.closed:
             return
         plan = log.flush_plan(up_to)
@@ -48,10 +49,13 @@ class Flusher:
         self._running[log] = (False, None)
         self._workers.offload(plan.run).add_done_callback(lambda done: self._done(log, plan, done))
 
-    def _done(self, log: Log, plan: FlushPlan, done: asyncio.Future[None]) -> None:
+    def _done(self, log: LogState, plan: FlushPlan, done: asyncio.Future[None]) -> None:
         asked, up_to = self._running.pop(log)
         error = None if done.cancelled() else done.exception()
-        if isinstance(error, OSError):
+        if isinstance(error, FlushDeferred):
+            if not log.closed:
+                log.defer_flush(plan, error)
+        elif isinstance(error, OSError):
             if not log.closed:
                 log.environment.failed(log, "fsync", error)
         elif error is not None:
@@ -71,7 +75,7 @@ class Flusher:
                 self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
-    def start_writeback(self, log: Log, position: int, size: int) -> None:
+    def start_writeback(self, log: LogState, position: int, size: int) -> None:
         file = log.active.file
         self._workers.offload(_start_writeback, file, position, size)
 

@@ -20,7 +20,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from struct import Struct
 
-from pylogd.runtime.files import File, FileSystem
+from pylogd.runtime.files import DISK_FULL_ERRORS, File, FileSystem
 
 _OFFSET_ENTRY = Struct(">Ii")
 _TIME_ENTRY = Struct(">qI")
@@ -125,6 +125,14 @@ class _Index:
             self._file.pwrite(_interleave(keys[written:], values[written:]), written * self.entry.size)
             self._written = self._count
         self._file.close()
+
+    def _write_early(self) -> None:
+        """Part of an append that has succeeded: on a full disk the entries wait in memory, and closing insists."""
+        try:
+            self.write_out()
+        except OSError as error:
+            if error.errno not in DISK_FULL_ERRORS:
+                raise
 
     @property
     def unsynced(self) -> bool:
@@ -292,7 +300,7 @@ class OffsetIndex(_Index):
         values.append(position)
         self._count += 1
         if self._count - self._written >= _UNWRITTEN_MAX:
-            self.write_out()
+            self._write_early()
 
     def lookup(self, offset: int) -> int:
         """A position at or before the batch that holds `offset`: that of the last entry at or below it, or 0."""
@@ -383,7 +391,7 @@ class TimeIndex(_Index):
         values.append(relative)
         self._count += 1
         if self._count - self._written >= _UNWRITTEN_MAX:
-            self.write_out()
+            self._write_early()
 
     def lookup(self, timestamp: int) -> tuple[int, int]:
         """The last entry at or before `timestamp`, or (-1, base offset)."""

@@ -7,13 +7,13 @@ by time, `swap` replaces segments after compaction, `flushing` makes bytes durab
 
 from __future__ import annotations
 
+from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.storage import retention, swap, truncation
 from pylogd.storage.appending import AppendInfo, Appending
 from pylogd.storage.checkpoint import LEADER_EPOCHS
 from pylogd.storage.flush_plan import FlushPlan
 from pylogd.storage.reading import LogRead, Reading
 from pylogd.storage.segment import Segment
-from pylogd.storage.state import DISK_FULL_ERRORS
 
 __all__ = ["DISK_FULL_ERRORS", "AppendInfo", "FlushPlan", "Log", "LogRead"]
 

@@ -115,12 +115,12 @@ class Maintenance:
                 if directory.online:
                     name, offsets = table(directory)
                     if self._written.get((directory.path, name)) != offsets:
-                        self._written[directory.path, name] = offsets
                         await self._manager.offload(
                             directory,
                             f"writing {name}",
-                            lambda d=directory, n=name, o=offsets: d.write_checkpoint(n, o),  # type: ignore[misc]
+                            partial(directory.write_checkpoint, name, offsets),
                         )
+                        self._written[directory.path, name] = offsets
 
         return write
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import Clock
-from pylogd.runtime.files import FileSystem
+from pylogd.runtime.files import DISK_FULL_ERRORS, FileSystem
 from pylogd.runtime.workers import Workers
 from pylogd.storage import loading
 from pylogd.storage.config import LogConfig
@@ -29,7 +29,6 @@ from pylogd.storage.maintenance import SYNC_TOGETHER_MIN, Maintenance
 from pylogd.storage.partition_metadata import MalformedMetadata
 from pylogd.storage.settings import ManagerSettings
 from pylogd.storage.startup import recover_directory
-from pylogd.storage.state import DISK_FULL_ERRORS
 
 if TYPE_CHECKING:
     from pylogd.storage.log import Log

@@ -5,16 +5,16 @@
 
 from __future__ import annotations
 
-import errno
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.storage import partition_metadata
 from pylogd.storage.config import INT64_MAX, LogConfig
-from pylogd.storage.flush_plan import FlushPlan
+from pylogd.storage.flush_plan import FlushDeferred, FlushPlan
 from pylogd.storage.producers import ProducerStates
 from pylogd.storage.segment import RELATIVE_OFFSET_MAX, Segment
 from pylogd.storage.segments import Segments
@@ -22,8 +22,6 @@ from pylogd.storage.segments import Segments
 if TYPE_CHECKING:
     from pylogd.storage.environment import LogEnvironment
     from pylogd.storage.epochs import EpochCache
-
-DISK_FULL_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT))
 
 
 class LogState:
@@ -205,10 +203,22 @@ class LogState:
             return
         try:
             plan.run()
+        except FlushDeferred as deferred:
+            self.defer_flush(plan, deferred)
+            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {self.directory} is full.") from deferred
         except OSError as error:
             self.environment.failed(self, "fsync", error)
             raise self._storage_error() from error
         self.mark_flushed(plan)
+
+    def defer_flush(self, plan: FlushPlan, deferred: FlushDeferred) -> None:
+        """A full disk kept the flush from writing its small files; nothing is lost, and the next flush does all of
+        it."""
+        self._unsynced_snapshots += plan.snapshots
+        for segment in plan.segments:
+            if segment is not self.active:
+                self.note_closed(segment)
+        self.environment.disk_full(self, deferred.cause)
 
     def take_unsynced_snapshots(self) -> list[str]:
         paths, self._unsynced_snapshots = self._unsynced_snapshots, []
@@ -236,5 +246,5 @@ class LogState:
     def write_metadata(self, durable: bool = True) -> None:
         """Worker: `partition.metadata`, once."""
         if not self.metadata_written and self.topic_id is not None:
-            self.metadata_written = True
             partition_metadata.write(self.environment.files, self.directory, self.topic_id, durable)
+            self.metadata_written = True

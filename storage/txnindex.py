@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from struct import Struct
 from typing import NamedTuple
 
-from pylogd.runtime.files import File, FileSystem
+from pylogd.runtime.files import DISK_FULL_ERRORS, File, FileSystem
 
 ENTRY = Struct(">hqqqq")
 SUFFIX = ".txnindex"
@@ -61,13 +61,14 @@ def collect(entries: Iterable[AbortedTxn], fetch_offset: int, upper_offset: int)
 class TransactionIndex:
     """The index of one segment. Entries stay in memory once read: aborts are few, and the files mostly do not exist."""
 
-    __slots__ = ("_entries", "_file", "_files", "_synced", "base_offset")
+    __slots__ = ("_behind", "_entries", "_file", "_files", "_synced", "base_offset")
 
     def __init__(self, files: FileSystem, path: str, base_offset: int, new: bool = False) -> None:
         self._files = files
         self._file: File = files.file(path)
         self.base_offset = base_offset
         self._synced = True
+        self._behind = False
         self._entries: list[AbortedTxn] | None = [] if new else None
 
     @property
@@ -89,9 +90,22 @@ class TransactionIndex:
             raise ValueError(
                 f"{self.path}: the last offset {aborted.last_offset} is not above {entries[-1].last_offset}"
             )
-        self._file.pwrite(aborted.encode(), len(entries) * ENTRY.size)
         entries.append(aborted)
         self._synced = False
+        try:
+            self._write(len(entries) - 1)
+        except OSError as error:
+            # The marker is in the log already, so the entry must count. It stays in memory, and `sync` insists.
+            if error.errno not in DISK_FULL_ERRORS:
+                raise
+            self._behind = True
+
+    def _write(self, first: int) -> None:
+        if self._behind:
+            first = 0
+        entries = self.entries()
+        self._file.pwrite(b"".join(entry.encode() for entry in entries[first:]), first * ENTRY.size)
+        self._behind = False
 
     def collect(self, fetch_offset: int, upper_offset: int) -> tuple[list[AbortedTxn], bool]:
         return collect(self.entries(), fetch_offset, upper_offset)
@@ -124,6 +138,8 @@ class TransactionIndex:
         if not self._synced:
             self._synced = True
             try:
+                if self._behind:
+                    self._write(0)
                 self._file.fsync()
             except BaseException:
                 self._synced = False
@@ -143,4 +159,6 @@ class TransactionIndex:
         self._file.path = path
 
     def close(self) -> None:
+        if self._behind:
+            self._write(0)
         self._file.close()

@@ -337,6 +337,30 @@ def test_a_full_disk_in_the_middle_of_a_roll() -> None:
     check_indexes(log)
 
 
+def test_a_full_disk_defers_a_flush_and_loses_no_abort() -> None:
+    files = SimulatedFileSystem()
+    log = new_log("", environment(files), index_interval_bytes=0)
+    append(log, batch(2, producer_id=3, producer_epoch=0, base_sequence=0, transactional=True))
+    log.flush()
+    append(log, batch(1), epoch=1)
+    abort = marker(3, 0, commit=False)
+    files.capacity_bytes = files._used_bytes() + len(abort)
+    append(log, abort, epoch=1, origin=Origin.COORDINATOR)
+    assert not files.read_bytes("/t-0/00000000000000000000.txnindex")
+    assert [entry[:3] for entry in log.aborted_transactions(0, 9)] == [(3, 0, 3)]
+    with pytest.raises(KafkaError) as refused:
+        log.flush()  # the new leader epoch finds no room
+    assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (log.offline, log.flushed_offset) == (False, 2)
+    files.capacity_bytes = None
+    log.flush()
+    assert log.flushed_offset == 4
+    log.close()
+    again = new_log("", environment(files))
+    assert [entry[:3] for entry in again.aborted_transactions(0, 9)] == [(3, 0, 3)]
+    assert again.epochs.entries() == [(0, 0), (1, 2)]
+
+
 def test_an_io_error_takes_the_log_offline() -> None:
     files = SimulatedFileSystem()
     log = new_log("", environment(files))

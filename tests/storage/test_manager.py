@@ -365,6 +365,26 @@ def test_a_full_disk_is_said_once_and_again_when_it_has_room(caplog: pytest.LogC
     run(main)
 
 
+def test_a_full_disk_defers_the_group_commit() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        append(log, batch(), epoch=4)
+        files.capacity_bytes = files._used_bytes()
+        logs.flusher.request(log)
+        await settle()
+        assert (logs.directories[0].online, logs.directories[0].disk_full, log.flushed_offset) == (True, True, 0)
+        files.capacity_bytes = None
+        logs.flusher.request(log)
+        await settle()
+        assert log.flushed_offset == 1
+        await logs.close()
+
+    run(main)
+
+
 def test_the_floor_of_free_space_warns_once(caplog: pytest.LogCaptureFixture) -> None:
     files = SimulatedFileSystem()
     caplog.set_level(logging.INFO)
