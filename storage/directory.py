@@ -3,7 +3,7 @@
 Files at its top: `.lock` (held while a broker runs), `meta.properties` (whose directory this is),
 `.kafka_cleanshutdown` (JSON with the broker epoch; written last by an orderly stop and removed first by the next
 start, so a crash while loading counts as a crash), and the offset checkpoints, each a table `topic partition offset`
-replaced as a whole. """
+replaced as a whole."""
 
 from __future__ import annotations
 

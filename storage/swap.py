@@ -3,7 +3,7 @@
 Order: `.cleaned` files are complete and synced; they become `.swap` (last segment first), the old ones become
 `.deleted`, `.swap` files take the final names. While loading, any `.cleaned` file means the swap had not been decided,
 and `.swap` files from the same offset on are dropped with it; `.swap` files alone mean it had, and the old segments
-they cover go. """
+they cover go."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
-"""A crash at every step of a log's life: what was flushed is there afterwards, and nothing that was never written is."""
+"""A crash at every step of a log's life: what was flushed is there, and nothing that was never written is."""
 
 from __future__ import annotations
 
 import random
+from itertools import pairwise
 
 import pytest
-
 from pylogd.protocol.batch import BatchHeader, parse_header
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.clock import ManualClock
@@ -240,7 +240,7 @@ def check(workload: Workload, survivor: SimulatedFileSystem) -> None:
     served = stored(log)
     for header, data in served:
         assert data in history.written.get(header.base_offset, []), f"{header} was never written"
-    assert all(a[0].last_offset < b[0].base_offset for a, b in zip(served, served[1:]))
+    assert all(a[0].last_offset < b[0].base_offset for a, b in pairwise(served))
     assert log.log_end_offset >= history.flushed
     assert log.log_start_offset <= max(history.log_start_max, history.flushed)
     there = {header.base_offset for header, _ in served}

@@ -1,4 +1,4 @@
-"""Building blocks for tests of storage: batches, logs on a real or simulated disk, and a plain reading of what they hold."""
+"""Building blocks for tests of storage: batches, logs on real or simulated disks, and a plain reading of them."""
 
 from __future__ import annotations
 
