@@ -36,6 +36,7 @@ class FetchParams:
         "leader_only",
         "max_bytes",
         "min_bytes",
+        "now_ms",
         "read_committed",
         "replica_epoch",
         "replica_id",
@@ -52,6 +53,7 @@ class FetchParams:
         read_committed: bool,
         min_bytes: int,
         max_bytes: int,
+        now_ms: int = 0,
     ) -> None:
         self.by_id = by_id
         self.replica_id = replica_id
@@ -60,6 +62,8 @@ class FetchParams:
         self.read_committed = read_committed
         self.min_bytes = min_bytes
         self.max_bytes = max_bytes
+        #: When a follower's request arrived, on the monotonic clock.
+        self.now_ms = now_ms
 
     @property
     def from_follower(self) -> bool:
@@ -181,7 +185,9 @@ def _read(
                 for aborted in log.aborted_transactions(offset, end)
             ]
     if follower and first:
-        partition.follower_fetched(params.replica_id, params.replica_epoch, offset, target.log_start_offset)
+        partition.follower_fetched(
+            params.replica_id, params.replica_epoch, offset, target.log_start_offset, params.now_ms
+        )
         answer.high_watermark = log.high_watermark
     return answer
 

@@ -130,6 +130,8 @@ class MetadataPublisher:
         own = (BROKER_RESOURCE, str(self._node.broker_id))
         if (BROKER_RESOURCE, "") in delta.configs or own in delta.configs:
             work.append((self._apply_broker_config, ()))
+        if delta.brokers:
+            work.append((self._node.fetchers.brokers_changed, (list(delta.brokers),)))
         for topic in delta.deleted_topics.values():
             for index in range(len(topic.partitions)):
                 work.append((self._remove_deleted, (topic, index)))
@@ -205,6 +207,7 @@ class MetadataPublisher:
             hosted.become_follower(
                 partition.leader_epoch, partition.leader, partition.isr, partition.replicas, partition.partition_epoch
             )
+        self._node.fetchers.update(hosted)
 
     def _host(self, topic: Topic, index: int, assigned: bytes | None) -> Any:
         """The new replica; None when the directory it belongs to is offline. A log that is on disk already is opened
@@ -248,7 +251,9 @@ class MetadataPublisher:
         return log
 
     def _remove(self, name: str, index: int) -> None:
-        self._node.replicas.remove(name, index)
+        gone = self._node.replicas.remove(name, index)
+        if gone is not None:
+            self._node.fetchers.remove((gone.topic_id, index))
         home = self._node.logs.directory_of(name, index)
         if home is not None:
             self._node.cleaner.forget(name, index, home.path)

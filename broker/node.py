@@ -20,8 +20,10 @@ from pylogd.broker.controller_channel import LocalChannel
 from pylogd.broker.controller_node import broker_endpoints, build_controller, controller_endpoints
 from pylogd.broker.coordinator.service import GroupCoordinator
 from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.format import Directories, FormatError, Formatter
 from pylogd.broker.handlers import SUPPORTED
+from pylogd.broker.isr_changes import IsrChanges
 from pylogd.broker.metadata import MetadataPublisher
 from pylogd.broker.producer_ids import ProducerIds
 from pylogd.broker.registration import BrokerLifecycle, register_controller
@@ -31,6 +33,7 @@ from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.broker.topic_creation import TopicCreation
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.image import ClusterImage
+from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
@@ -79,7 +82,17 @@ class Node:
             receive_buffer_bytes=_asked(config, "socket.receive.buffer.bytes"),
         )
         self.server = Server(self, self.network, config)
-        self.replicas = Replicas(self.broker_id, self.loop)
+        self.replicas = Replicas(
+            self.broker_id,
+            self.loop,
+            clock=self.clock,
+            standing=self.standing,
+            lag_ms_max=config["replica.lag.time.max.ms"],
+        )
+        self.fetchers = Fetchers(self)
+        self.isr_changes = IsrChanges(self)
+        self.replicas.propose = self.isr_changes.propose
+        self.replicas.follower_flushed = self.fetchers.flushed
         self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], self.clock, self.chance)
         self.producer_ids = ProducerIds(self)
         self.telemetry = ClientTelemetry(self, self.chance)
@@ -113,6 +126,13 @@ class Node:
     @property
     def broker_epoch(self) -> int:
         return self.lifecycle.epoch
+
+    def standing(self, broker_id: int) -> Standing | None:
+        """How the metadata sees a broker; None unless it is alive. What this broker is, it knows itself."""
+        if broker_id == self.broker_id:
+            return Standing(self.broker_epoch, True)
+        broker = self.image.brokers.get(broker_id)
+        return None if broker is None or broker.fenced else Standing(broker.epoch, broker.is_active)
 
     @property
     def kraft_version(self) -> int:
@@ -200,6 +220,7 @@ class Node:
         self._started.append("broker")
         self.logs.start()
         self.cleaner.start()
+        self.isr_changes.start()
         self.server.start()
         await self.lifecycle.unfence()
 
@@ -215,6 +236,8 @@ class Node:
             self.server.close()
         if "broker" in started:
             await self.groups.close()
+            self.fetchers.close()
+            await self.isr_changes.stop()
             await self.cleaner.close()
             await self.publisher.stop()
             await self.lifecycle.stop()
@@ -237,6 +260,10 @@ class Node:
 
     def _directory_failed(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
         self.replicas.directory_failed(lost)
+        for topic, index in lost:
+            partition = self.replicas.get(topic, index)
+            if partition is not None:
+                self.fetchers.update(partition)
         if directory.path == self.config.metadata_log_dir:
             self._fail(f"the metadata directory {directory.path} is offline")
         elif not any(other.online for other in self.logs.directories):
@@ -247,6 +274,8 @@ class Node:
     def _config_changed(self, names: frozenset[str]) -> None:
         if any(name.startswith("log.cleaner.") for name in names):
             self.cleaner.reconfigure(CleanerConfig.from_values(self.config))
+        if "num.replica.fetchers" in names:
+            self.fetchers.resize(self.config["num.replica.fetchers"])
         if "cordoned.log.dirs" in names and "broker" in self._started:
             self.lifecycle.config_changed()
 

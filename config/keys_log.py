@@ -120,21 +120,21 @@ transaction.partition.verification.enable boolean true * low cluster-wide inert
     Check with the coordinator that a transactional write belongs to an open transaction.
 
 # Replication
-num.replica.fetchers int 1 1.. high cluster-wide inert
+num.replica.fetchers int 1 1.. high cluster-wide
     Fetchers per source broker.
-replica.fetch.min.bytes int 1 * high inert
+replica.fetch.min.bytes int 1 * high
     Least bytes a follower waits for in a fetch.
-replica.fetch.max.bytes int 1048576 0.. medium inert
+replica.fetch.max.bytes int 1048576 0.. medium
     Most bytes of one partition in a follower's fetch.
-replica.fetch.response.max.bytes int 10485760 0.. medium inert
+replica.fetch.response.max.bytes int 10485760 0.. medium
     Most bytes of a follower's whole fetch.
-replica.fetch.wait.max.ms int 500 * high inert
+replica.fetch.wait.max.ms int 500 * high
     Longest wait of a follower's fetch.
-replica.fetch.backoff.ms int 1000 0.. medium inert
+replica.fetch.backoff.ms int 1000 0.. medium
     Wait after a failed fetch of a partition.
-replica.lag.time.max.ms long 30000 * high inert
+replica.lag.time.max.ms long 30000 * high
     A follower that has not caught up for this long leaves the in-sync set.
-replica.socket.timeout.ms int 30000 * high inert
+replica.socket.timeout.ms int 30000 * high
     Time-out of a follower's requests.
 replica.socket.receive.buffer.bytes int 65536 * high inert
     SO_RCVBUF of a follower's sockets.

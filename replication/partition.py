@@ -14,9 +14,13 @@ that lives on a partition listens to them.
 from __future__ import annotations
 
 from collections.abc import Callable
+from struct import Struct
 from typing import TYPE_CHECKING, Any
 
+from pylogd.protocol.batch import parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.replication import isr as in_sync
+from pylogd.replication.isr import FollowerState, Proposal, Standing
 from pylogd.replication.waiters import Waiters
 from pylogd.storage.validation import Origin
 
@@ -24,21 +28,10 @@ if TYPE_CHECKING:
     from pylogd.replication.replicas import Replicas
     from pylogd.storage.log import AppendInfo, Log
 
+_base_offset = Struct(">q").unpack_from
 NO_LEADER = -1
 #: Called with (partition, leader epoch or None): leadership won, or lost.
 LeadershipListener = Callable[["Partition", "int | None"], None]
-
-
-class FollowerState:
-    """What the leader knows of one follower from its fetches."""
-
-    __slots__ = ("broker_epoch", "last_caught_up_ms", "log_end_offset", "log_start_offset")
-
-    def __init__(self) -> None:
-        self.log_end_offset = -1
-        self.log_start_offset = -1
-        self.last_caught_up_ms = 0
-        self.broker_epoch = -1
 
 
 class Partition:
@@ -56,9 +49,11 @@ class Partition:
         "leader_epoch",
         "listeners",
         "log",
+        "maximal_isr",
         "name",
         "offline",
         "partition_epoch",
+        "proposal",
         "replica_ids",
         "topic",
         "topic_id",
@@ -82,6 +77,9 @@ class Partition:
         self.partition_epoch = -1
         self.replica_ids: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
+        #: A change of the ISR the controller has not answered yet, and the replicas the high watermark waits for.
+        self.proposal: Proposal | None = None
+        self.maximal_isr: tuple[int, ...] = ()
         #: Log end when this leadership began: before the watermark reaches it, "latest" is not known.
         self.epoch_start_offset = -1
         self.followers: dict[int, FollowerState] = {}
@@ -109,7 +107,10 @@ class Partition:
         return log
 
     def _flushed(self, log: Log) -> None:
-        self.advance()
+        if self.is_leader:
+            self.advance()
+        elif self._replicas.follower_flushed is not None:
+            self._replicas.follower_flushed(self)
 
     # -- leadership
 
@@ -121,8 +122,10 @@ class Partition:
             return
         me = self._replicas.broker_id
         starts = epoch > self.leader_epoch or not self.is_leader
+        new_leader = not self.is_leader
         self.partition_epoch = partition_epoch
-        self.isr = isr
+        self.isr = self.maximal_isr = isr
+        self.proposal = None
         self.replica_ids = replicas if replicas is not None else isr
         self.followers = {
             replica: self.followers.get(replica) or FollowerState() for replica in self.replica_ids if replica != me
@@ -132,18 +135,24 @@ class Partition:
             self.leader = me
             self.is_leader = not self.offline
             self.leader_epoch = epoch
-            for follower in self.followers.values():
-                follower.log_end_offset = -1
             if self._open is None and not self.offline:
-                self._lead(self.log)
+                self._lead(self.log, new_leader)
+            else:
+                self._start_followers(-1, True)
         elif self._open is None:
             self.advance()
         if starts and self.is_leader:
             for listener in tuple(self.listeners):
                 listener(self, epoch)
 
-    def _lead(self, log: Log) -> None:
+    def _start_followers(self, leader_end: int, new_leader: bool) -> None:
+        now_ms = self._replicas.clock.monotonic_ms()
+        for replica, follower in self.followers.items():
+            follower.start_epoch(now_ms, leader_end, new_leader=new_leader, in_sync=replica in self.isr)
+
+    def _lead(self, log: Log, new_leader: bool = True) -> None:
         """What a new leadership means to the log; at once, or when it is opened."""
+        self._start_followers(log.log_end_offset, new_leader)
         self.epoch_start_offset = log.log_end_offset
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
         self.advance()
@@ -164,7 +173,8 @@ class Partition:
         self.is_leader = False
         self.leader_epoch = epoch
         self.partition_epoch = partition_epoch
-        self.isr = isr
+        self.isr = self.maximal_isr = isr
+        self.proposal = None
         self.replica_ids = replicas if replicas is not None else isr
         self.followers = {}
         self.epoch_start_offset = -1
@@ -231,7 +241,7 @@ class Partition:
     @property
     def ack_code(self) -> ErrorCode:
         """What a produce with acks=all hears once the watermark has passed it."""
-        if self.min_isr <= len(self.isr):
+        if self.min_isr <= len(self.maximal_isr):
             return ErrorCode.NONE
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -246,10 +256,10 @@ class Partition:
 
     @property
     def low_watermark(self) -> int:
-        """Smallest log start among the replicas: records below it are gone everywhere."""
+        """Smallest log start among the living replicas: records below it are gone everywhere."""
         low: int = self.log.log_start_offset
-        for follower in self.followers.values():
-            if 0 <= follower.log_start_offset < low:
+        for replica, follower in self.followers.items():
+            if follower.log_start_offset < low and self.standing(replica) is not None:
                 low = follower.log_start_offset
         return low
 
@@ -283,11 +293,11 @@ class Partition:
         waiters = self.waiters
         mark = log.log_end_offset if log.config.flush_messages != 1 else log.flushed_offset
         if self.followers:
-            isr = self.isr
-            if len(isr) < self.min_isr:
+            isr = self.maximal_isr
+            if len(self.isr) < self.min_isr:
                 mark = -1  # too few to call anything replicated
             for replica, follower in self.followers.items():
-                if follower.log_end_offset < mark and replica in isr:
+                if follower.log_end_offset < mark and (replica in isr or self._about_to_join(replica, follower)):
                     mark = follower.log_end_offset
         if mark > log.high_watermark:
             log.high_watermark = mark
@@ -309,13 +319,118 @@ class Partition:
                 f"{self.leader_epoch} with partition epoch {self.partition_epoch}",
             )
 
-    def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int) -> None:
-        """A follower asks for `offset`: it has everything below."""
+    def _about_to_join(self, replica_id: int, follower: FollowerState) -> bool:
+        """Caught up and allowed to join: without waiting for it, it might chase the watermark for ever."""
+        replicas = self._replicas
+        now_ms = replicas.clock.monotonic_ms()
+        end = self.log.log_end_offset
+        return follower.caught_up(end, now_ms, replicas.lag_ms_max) and in_sync.eligible(self, replica_id)
+
+    def follower_fetched(
+        self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int, now_ms: int
+    ) -> None:
+        """A follower asks for `offset`: it has everything below. NOT_LEADER_OR_FOLLOWER for a fetch of an incarnation
+        that has been replaced."""
         follower = self.followers[replica_id]
-        follower.log_end_offset = offset
-        follower.log_start_offset = log_start_offset
-        follower.broker_epoch = broker_epoch
+        if broker_epoch != follower.broker_epoch and broker_epoch != -1:
+            standing = self.standing(replica_id)
+            if standing is not None and standing.epoch > broker_epoch:
+                raise KafkaError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+                    f"Replica {replica_id} of {self.name} has broker epoch {standing.epoch}, not {broker_epoch}",
+                )
+        moved = follower.log_end_offset != offset
+        start_moved = follower.log_start_offset != log_start_offset
+        follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
+        if replica_id not in self.maximal_isr:
+            self._propose(in_sync.expansion(self, replica_id))
+        if moved:
+            self.advance()
+        if start_moved and self.waiters.starts:
+            self.waiters.settle(self.waiters.starts, self.low_watermark, ErrorCode.NONE)
+
+    # -- the in-sync replicas
+
+    def standing(self, replica_id: int) -> Standing | None:
+        """How the cluster's metadata sees a replica's broker; None when it is not alive."""
+        return self._replicas.standing(replica_id)
+
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker."""
+        standing = self._replicas.standing(self._replicas.broker_id)
+        return -1 if standing is None else standing.epoch
+
+    def check_in_sync(self, now_ms: int) -> None:
+        """Time has passed: followers that fell behind leave the ISR."""
+        self._propose(in_sync.shrinkage(self, now_ms, self._replicas.lag_ms_max))
+
+    def _propose(self, proposal: Proposal | None) -> None:
+        if proposal is None or self._replicas.propose is None:
+            return
+        self.proposal = proposal
+        if proposal.joins is not None:
+            self.maximal_isr = (*self.isr, proposal.joins)
+        self._replicas.propose(self, proposal)
+
+    def isr_changed(self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
+        """The controller accepted. Newer metadata may have come first; then it has the last word."""
+        if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
+            return
+        self.proposal = None
+        self.isr = self.maximal_isr = isr
+        self.partition_epoch = partition_epoch
         self.advance()
+
+    def isr_refused(self, proposal: Proposal, code: ErrorCode) -> None:
+        """The controller refused."""
+        if self.proposal is not proposal:
+            return
+        verdict = in_sync.verdict(code)
+        if verdict.forget:
+            self.proposal = None
+            self.maximal_isr = self.isr
+            self.advance()
+        elif verdict.again and self._replicas.propose is not None:
+            self._replicas.propose(self, proposal)
+
+    # -- following
+
+    def append_from_leader(self, records: memoryview, leader_epoch: int) -> bool:
+        """Write what the leader sent; True when that was something. A log whose start lies inside the leader's first
+        batch begins with that batch."""
+        log = self.log
+        if log.log_start_offset == log.log_end_offset and _base_offset(records)[0] < log.log_end_offset:
+            self._start_inside_batch(records)
+        return log.append_as_follower(records, leader_epoch) is not None
+
+    def _start_inside_batch(self, records: memoryview) -> None:
+        """Records at the leader's log start were deleted from the middle of a batch, and batches travel whole. The log
+        start follows with the leader's."""
+        header = parse_header(records)
+        if header.last_offset >= self.log.log_end_offset:
+            self.log.truncate_fully_and_start_at(header.base_offset)
+
+    def leader_reported(self, high_watermark: int, log_start_offset: int) -> None:
+        """Take over the leader's watermark, as far as this log goes, and its log start."""
+        log = self.log
+        mark = high_watermark if high_watermark < log.log_end_offset else log.log_end_offset
+        if mark > log.high_watermark:
+            log.high_watermark = mark
+            if self.waiters.fetches and not self.wake_scheduled:
+                self._replicas.schedule_wake(self)
+        if log_start_offset > log.log_start_offset:
+            log.delete_records_before(min(log_start_offset, log.high_watermark))
+
+    def truncate_to(self, offset: int) -> None:
+        """The leader does not have what lies at and above `offset`."""
+        self.log.truncate_to(offset)
+        self.truncated()
+
+    def restart_at(self, offset: int) -> None:
+        """Nothing here is of use any more: the leader's log starts at `offset`."""
+        self.log.truncate_fully_and_start_at(offset)
+        self.truncated()
 
     def truncated(self) -> None:
         """The log start moved or the log was cut: long polls look again."""

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from pylogd.replication.isr import Proposal, Standing
 from pylogd.replication.partition import Partition
+from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:
     import asyncio
@@ -20,9 +22,21 @@ class Replicas:
         self,
         broker_id: int,
         loop: asyncio.AbstractEventLoop,
+        *,
+        clock: Clock | None = None,
+        standing: Callable[[int], Standing | None] | None = None,
+        lag_ms_max: int = 30_000,
     ) -> None:
         self.broker_id = broker_id
         self.loop = loop
+        self.clock = clock or Clock()
+        #: How the cluster's metadata sees a broker.
+        self.standing: Callable[[int], Standing | None] = standing or (lambda broker_id: None)
+        self.lag_ms_max = lag_ms_max
+        #: Takes a change of an ISR to the controller.
+        self.propose: Callable[[Partition, Proposal], None] | None = None
+        #: Told when the log of a follower has reached its disk.
+        self.follower_flushed: Callable[[Partition], None] | None = None
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
         self._woken: list[Partition] = []

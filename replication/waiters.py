@@ -1,4 +1,5 @@
-"""Who waits for a partition to move: producers for the high watermark, long polls for new data.
+"""Who waits for a partition to move: producers for the high watermark, long polls for new data, deletions of records
+for the followers.
 
 A produce waits as (offset, leader epoch): no payload is held. With acks=all it waits for the high watermark, with
 acks=1 and `flush.messages=1` for the leader's flushed offset. Offsets are appended in order, so the queue is sorted and
@@ -38,13 +39,15 @@ Entry = tuple[int, int, AckWaiter, int]
 class Waiters:
     """The waiters of one partition."""
 
-    __slots__ = ("acks", "fetches", "flushes")
+    __slots__ = ("acks", "fetches", "flushes", "starts")
 
     def __init__(self) -> None:
         #: Who waits for the high watermark, sorted by offset.
         self.acks: deque[Entry] = deque()
         #: Who waits for the flushed offset, sorted by offset.
         self.flushes: deque[Entry] = deque()
+        #: Who waits for the low watermark (deleted records gone everywhere), sorted by offset.
+        self.starts: deque[Entry] = deque()
         #: A dict as an ordered set: long polls are served in the order they came.
         self.fetches: dict[FetchWaiter, None] = {}
 
@@ -56,9 +59,13 @@ class Waiters:
         """Tell `waiter` once everything below `offset` is on the leader's disk."""
         _insert(self.flushes, (offset, epoch, waiter, slot))
 
+    def await_start(self, offset: int, epoch: int, waiter: AckWaiter, slot: int) -> None:
+        """Tell `waiter` once no living replica has records below `offset`."""
+        _insert(self.starts, (offset, epoch, waiter, slot))
+
     def forget(self, waiter: AckWaiter) -> None:
-        """A produce that timed out is answered; nothing may reach it any more."""
-        for name in ("acks", "flushes"):
+        """A request that timed out is answered; nothing may reach it any more."""
+        for name in ("acks", "flushes", "starts"):
             setattr(self, name, deque(entry for entry in getattr(self, name) if entry[2] is not waiter))
 
     def settle(self, queue: deque[Entry], reached: int, code: ErrorCode) -> None:
@@ -69,9 +76,10 @@ class Waiters:
 
     def fail(self, code: ErrorCode) -> None:
         """Release every produce with an error, and wake every fetch so that it sees what happened."""
-        failed = [*self.acks, *self.flushes]
+        failed = [*self.acks, *self.flushes, *self.starts]
         self.acks.clear()
         self.flushes.clear()
+        self.starts.clear()
         for _, _, waiter, slot in failed:
             waiter.acknowledged(slot, code)
         self.wake()

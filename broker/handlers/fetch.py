@@ -52,6 +52,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
         read_committed=request.isolation_level == READ_COMMITTED,
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
+        now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,
     )
     targets = list(context.targets())
     plan = make_plan(ctx.node, targets, params, first=True)

@@ -94,7 +94,7 @@ def test_a_new_leader_behind_its_epoch_does_not_know_the_latest(node: DataNode, 
     assert list_offsets(client, -1).error_code == ErrorCode.OFFSET_NOT_AVAILABLE
     assert list_offsets(client, -1, 4).error_code == ErrorCode.LEADER_NOT_AVAILABLE
     assert list_offsets(client, -2).offset == 0
-    node.call(partition.follower_fetched, 2, -1, 1, 0)
+    node.call(partition.follower_fetched, 2, -1, 1, 0, 0)
     assert list_offsets(client, -1).offset == 1
 
 

@@ -184,7 +184,7 @@ class Follower:
         node.call(self.partition.become_leader, 1, (1, 2), (1, 2), 1)
 
     def reaches(self, offset: int) -> None:
-        self.node.call(self.partition.follower_fetched, 2, -1, offset, 0)
+        self.node.call(self.partition.follower_fetched, 2, -1, offset, 0, 0)
 
 
 def test_acks_all_waits_for_the_watermark(node: DataNode, client: Client) -> None:
@@ -249,10 +249,9 @@ def test_replicas_lost_after_the_append(node: DataNode, client: Client) -> None:
             other.ask(fetch_request("t", 0), 12)
 
     def shrink() -> None:
-        follower.partition.follower_fetched(2, -1, 0, 0)
-        follower.partition.isr = (1,)
+        follower.partition.follower_fetched(2, -1, 0, 0, 0)
         follower.partition.log.config.min_insync_replicas = 1
-        follower.partition.advance()
+        follower.partition.become_leader(1, (1,), (1, 2), 2)
 
     node.call(shrink)
     assert outcome(only(client.reply()))[0] == "NONE"

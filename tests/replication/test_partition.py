@@ -94,9 +94,9 @@ def test_the_slowest_replica_in_sync_decides(partition: Partition) -> None:
     for _ in range(5):
         append(partition)
     assert partition.high_watermark == 0
-    partition.follower_fetched(2, -1, 4, 0)
+    partition.follower_fetched(2, -1, 4, 0, 0)
     assert partition.high_watermark == 0
-    partition.follower_fetched(3, -1, 2, 0)
+    partition.follower_fetched(3, -1, 2, 0, 0)
     assert partition.high_watermark == 2
     # The slow one leaves the ISR.
     partition.become_leader(1, (1, 2), (1, 2, 3), 1)
@@ -115,7 +115,7 @@ def test_too_few_in_sync_stop_the_watermark(partition: Partition, log: Log) -> N
         append(partition, acks=-1)
     assert refusal.value.code is ErrorCode.NOT_ENOUGH_REPLICAS
     partition.become_leader(1, (1, 2), (1, 2), 1)
-    partition.follower_fetched(2, -1, 1, 0)
+    partition.follower_fetched(2, -1, 1, 0, 0)
     assert partition.high_watermark == 1
 
 
@@ -148,9 +148,9 @@ def test_acknowledgements_come_in_order_of_offsets(partition: Partition) -> None
     partition.waiters.await_ack(2, 1, ack, 22)  # a duplicate of the second
     for _ in range(5):
         append(partition)
-    partition.follower_fetched(2, -1, 2, 0)
+    partition.follower_fetched(2, -1, 2, 0, 0)
     assert [slot for slot, _ in ack.codes] == [1, 2, 22]
-    partition.follower_fetched(2, -1, 5, 0)
+    partition.follower_fetched(2, -1, 5, 0, 0)
     assert [slot for slot, _ in ack.codes] == [1, 2, 22, 3, 5]
 
 

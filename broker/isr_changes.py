@@ -1,0 +1,121 @@
+"""Taking changes of in-sync replicas to the controller (AlterPartition), and looking for followers that fell behind.
+
+All proposals that wait go in one request, and one request is on its way at a time. It is sent until it is answered:
+what has become pointless meanwhile, because newer metadata came, is ignored by the partition.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any
+
+from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.replication.isr import Proposal
+    from pylogd.replication.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+RETRY_SECONDS = 0.05
+#: Leaderships looked at in one turn of the event loop.
+_SLICE = 500
+
+
+class IsrChanges:
+    """`node` gives config, loop, clock, channel, replicas and its broker id and epoch."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        self._waiting: dict[tuple[bytes, int], tuple[Partition, Proposal]] = {}
+        self._sender: asyncio.Task[None] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._closed = False
+
+    def start(self) -> None:
+        """From now on followers that fall behind are noticed."""
+        self._watcher = self._node.loop.create_task(self._watch())
+
+    async def stop(self) -> None:
+        self._closed = True
+        for task in (self._sender, self._watcher):
+            if task is not None:
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+
+    # -- proposals
+
+    def propose(self, partition: Partition, proposal: Proposal) -> None:
+        """A later proposal for the same partition takes the place of an earlier one."""
+        self._waiting[(partition.topic_id, partition.index)] = (partition, proposal)
+        if self._sender is None and not self._closed:
+            self._sender = self._node.loop.create_task(self._send_all())
+
+    async def _send_all(self) -> None:
+        try:
+            while self._waiting:
+                sent, self._waiting = self._waiting, {}
+                try:
+                    response = await self._node.channel.send(self._request(sent))
+                    code = ErrorCode(response.error_code)
+                except KafkaError as error:
+                    code = error.code
+                    response = None
+                if code is ErrorCode.NONE and response is not None:
+                    if not self._answered(sent, response):
+                        continue
+                else:
+                    logger.warning("changing in-sync replicas failed with %s", code.name)
+                    self._waiting = {**sent, **self._waiting}
+                await asyncio.sleep(RETRY_SECONDS)
+        finally:
+            self._sender = None
+
+    def _request(self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]]) -> Any:
+        from pylogd.protocol.messages import alter_partition as m
+
+        topics: dict[bytes, Any] = {}
+        for (topic_id, index), (_, proposal) in sent.items():
+            topic = topics.setdefault(topic_id, m.RequestTopicData(topic_id=topic_id, partitions=[]))
+            topic.partitions.append(
+                m.RequestPartitionData(
+                    partition_index=index,
+                    leader_epoch=proposal.leader_epoch,
+                    new_isr_with_epochs=[m.BrokerState(broker, epoch) for broker, epoch in proposal.isr],
+                    partition_epoch=proposal.partition_epoch,
+                )
+            )
+        return m.AlterPartitionRequest(
+            broker_id=self._node.broker_id, broker_epoch=self._node.broker_epoch, topics=list(topics.values())
+        )
+
+    def _answered(self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]], response: Any) -> bool:
+        """Tells the partitions; True when one of them asks again at once, which needs a pause."""
+        for topic in response.topics:
+            for data in topic.partitions:
+                entry = sent.pop((bytes(topic.topic_id), data.partition_index), None)
+                if entry is None:
+                    continue
+                partition, proposal = entry
+                code = ErrorCode(data.error_code)
+                if code is ErrorCode.NONE:
+                    before = partition.isr
+                    partition.isr_changed(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
+                    logger.info("%s: in-sync replicas %s instead of %s", partition.name, list(data.isr), list(before))
+                else:
+                    logger.info("%s: the controller refused new in-sync replicas: %s", partition.name, code.name)
+                    partition.isr_refused(proposal, code)
+        return bool(self._waiting)
+
+    # -- followers that fall behind
+
+    async def _watch(self) -> None:
+        node = self._node
+        while True:
+            await asyncio.sleep(max(node.replicas.lag_ms_max / 2000, 0.001))
+            for at, partition in enumerate(list(node.replicas)):
+                if partition.is_leader and len(partition.isr) > 1:
+                    partition.check_in_sync(node.clock.monotonic_ms())
+                if at % _SLICE == _SLICE - 1:
+                    await asyncio.sleep(0)

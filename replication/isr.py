@@ -1,0 +1,161 @@
+"""Who is in sync: what the leader knows of its followers, and which changes of the in-sync replicas it proposes.
+
+A follower joins once it has everything below the high watermark and has reached the leader's own epoch, if the cluster
+counts it as alive in the incarnation that fetches. It leaves when it has not been at the leader's end for
+`replica.lag.time.max.ms`. The controller decides; until it has answered, a proposal is pending and no other is made. A
+replica that is about to join counts for the high watermark already, one that is about to leave counts still: whatever
+the controller answers, nothing is called replicated that is not.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from pylogd.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylogd.replication.partition import Partition
+
+#: The controller says that the request was not applied and that the epochs in it are right: go back and try again.
+_NOT_APPLIED = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
+#: It is unknown what holds now, but new metadata will tell: stay as restrictive as we are until it comes.
+_AWAIT_METADATA = frozenset(
+    (
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.INVALID_UPDATE_VERSION,
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.NEW_LEADER_ELECTED,
+    )
+)
+
+
+class Standing(NamedTuple):
+    """A living broker as the cluster's metadata has it: its epoch, and whether it may join an ISR (it is neither fenced
+    nor shutting down)."""
+
+    epoch: int
+    may_join: bool
+
+
+class FollowerState:
+    """What the leader knows of one follower from its fetches."""
+
+    __slots__ = (
+        "broker_epoch",
+        "last_caught_up_ms",
+        "last_fetch_leader_end",
+        "last_fetch_ms",
+        "log_end_offset",
+        "log_start_offset",
+    )
+
+    def __init__(self) -> None:
+        self.log_end_offset = -1
+        self.log_start_offset = -1
+        #: -2 until it has fetched; -1 when it does not tell.
+        self.broker_epoch = -2
+        #: The leader's end and the time of the last fetch: at the next one they tell whether the follower was caught up
+        #: at that time.
+        self.last_fetch_leader_end = -1
+        self.last_fetch_ms = 0
+        self.last_caught_up_ms = 0
+
+    def start_epoch(self, now_ms: int, leader_end: int, *, new_leader: bool, in_sync: bool) -> None:
+        """A leader epoch begins. One in the ISR gets the benefit of the doubt; any other must hold nothing back."""
+        self.last_caught_up_ms = now_ms if in_sync else -(1 << 62)
+        if new_leader:
+            self.log_end_offset = self.log_start_offset = self.last_fetch_leader_end = -1
+            self.last_fetch_ms = 0
+            self.broker_epoch = -2
+        else:
+            self.last_fetch_leader_end = leader_end
+            self.last_fetch_ms = now_ms if in_sync else 0
+
+    def fetched(self, offset: int, log_start_offset: int, broker_epoch: int, leader_end: int, now_ms: int) -> None:
+        if offset >= leader_end:
+            self.last_caught_up_ms = now_ms
+        elif offset >= self.last_fetch_leader_end >= 0 and self.last_fetch_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = self.last_fetch_ms
+        self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
+        self.broker_epoch = broker_epoch
+        if leader_end > self.last_fetch_leader_end:
+            self.last_fetch_leader_end = leader_end
+        self.last_fetch_ms = now_ms
+
+    def caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
+        return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_ms_max
+
+
+class Proposal(NamedTuple):
+    """An ISR the controller is asked to write down, as (broker, broker epoch), with the epochs it is based on."""
+
+    isr: tuple[tuple[int, int], ...]
+    leader_epoch: int
+    partition_epoch: int
+    #: Who joins; None when replicas leave.
+    joins: int | None
+
+
+def expansion(partition: Partition, replica_id: int) -> Proposal | None:
+    """What to propose after a fetch of a replica outside the ISR."""
+    if partition.proposal is not None or replica_id in partition.isr:
+        return None
+    follower = partition.followers[replica_id]
+    log = partition.log
+    if follower.log_end_offset < log.high_watermark or follower.log_end_offset < partition.epoch_start_offset:
+        return None
+    if not eligible(partition, replica_id):
+        return None
+    return _proposal(partition, (*partition.isr, replica_id), replica_id)
+
+
+def shrinkage(partition: Partition, now_ms: int, lag_ms_max: int) -> Proposal | None:
+    """What to propose when time has passed."""
+    if partition.proposal is not None or not partition.is_leader or len(partition.isr) < 2:
+        return None
+    end = partition.log.log_end_offset
+    followers = partition.followers
+    stay = tuple(
+        replica
+        for replica in partition.isr
+        if (replica not in followers and replica == partition.leader)
+        or (replica in followers and followers[replica].caught_up(end, now_ms, lag_ms_max))
+    )
+    return None if len(stay) == len(partition.isr) else _proposal(partition, stay, None)
+
+
+def eligible(partition: Partition, replica_id: int) -> bool:
+    """Whether the cluster lets the incarnation that fetches join."""
+    standing = partition.standing(replica_id)
+    if standing is None or not standing.may_join:
+        return False
+    epoch = partition.followers[replica_id].broker_epoch
+    return epoch == -1 or epoch == standing.epoch
+
+
+def _proposal(partition: Partition, members: tuple[int, ...], joins: int | None) -> Proposal:
+    me = partition.leader
+    epochs = []
+    for member in members:
+        if member == me:
+            epochs.append((member, partition.broker_epoch))
+        else:
+            # One that has not fetched from us yet: should it have restarted, the controller has removed it and refuses.
+            epochs.append((member, max(partition.followers[member].broker_epoch, -1)))
+    return Proposal(tuple(epochs), partition.leader_epoch, partition.partition_epoch, joins)
+
+
+class Verdict(NamedTuple):
+    """What a refusal means: forget the proposal, or ask again; otherwise it stays pending until new metadata comes."""
+
+    forget: bool
+    again: bool
+
+
+def verdict(code: ErrorCode) -> Verdict:
+    if code in _NOT_APPLIED:
+        return Verdict(forget=True, again=False)
+    return Verdict(forget=False, again=code not in _AWAIT_METADATA)
