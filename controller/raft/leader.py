@@ -1,4 +1,4 @@
-"""The leader's view of its epoch: how far every replica has fetched, what that commits, and whether a majority is there.
+"""The leader's view of its epoch: how far every replica has fetched, what that commits, whether a majority is there.
 
 A follower's fetch offset says what it has on stable storage; the leader's own entry is what it has flushed itself. The
 high watermark is the largest offset a majority of the voters has reached, once that is beyond the start of this epoch:
@@ -142,7 +142,7 @@ class Leader(Role):
         return self._advance()
 
     def fetched(self, key: ReplicaKey, offset: int, end_offset: int, now_ms: int) -> bool:
-        """A replica asked for records from `offset` on, which validated against our log; True when that commits more."""
+        """A replica asked for records from `offset` on, which fits our log; True when that commits more."""
         if key.id < 0:
             return False
         progress = self._progress(key)

@@ -25,8 +25,9 @@ class Election:
     __slots__ = ("_votes",)
 
     def __init__(self, voter_ids: Iterable[int], local_id: int) -> None:
-        self._votes: dict[int, bool | None] = {voter_id: None for voter_id in voter_ids}
-        self._votes[local_id] = True
+        self._votes: dict[int, bool | None] = dict.fromkeys(voter_ids)
+        if local_id in self._votes:
+            self._votes[local_id] = True
 
     def record(self, voter_id: int, granted: bool) -> None:
         """A vote of somebody who is no voter is not counted."""

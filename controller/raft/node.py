@@ -7,6 +7,7 @@ voters in `changes.py`; here are the transitions between roles and what each rol
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -18,7 +19,7 @@ from pylogd.controller.raft.majority import Election
 from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output, RaftError, Reply, Send
 from pylogd.controller.raft.roles import Candidate, Follower, Nominee, Prospective, Resigned, Role, Unattached
 from pylogd.controller.raft.settings import RaftSettings
-from pylogd.controller.raft.voters import Endpoints, Membership, Node, ReplicaKey, VoterNode, VoterSet
+from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, Membership, Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.protocol.errors import ErrorCode
 
 
@@ -33,6 +34,7 @@ class RaftNode:
         rng: Random,
         *,
         flushed_offset: int = 0,
+        wall_ms: Callable[[int], int] = lambda now_ms: now_ms,
     ) -> None:
         self.settings = settings
         self.timeouts = settings.timeouts
@@ -43,6 +45,8 @@ class RaftNode:
         self.role: Role = Unattached(0, None, None)
         self.shutting_down = False
         self.rng = rng
+        #: from the time of an event to what the clock on the wall showed
+        self.wall_ms = wall_ms
         bootstrap = settings.bootstrap
         if not bootstrap:
             nodes = (settings.static_voters.node(id_, settings.listener) for id_ in settings.static_voters.ids)
@@ -80,6 +84,18 @@ class RaftNode:
         return self.settings.can_vote and self.voters.is_voter(self.local)
 
     @property
+    def may_run(self) -> bool:
+        """Whether it may run for office: as a voter, or as one whose removal may not be committed. Such a replica may
+        hold the only copy of its removal; nobody with a shorter log would get its vote."""
+        if self.is_voter:
+            return True
+        last, before = self.membership.voter_sets.last, self.membership.voter_sets.before_last
+        if not self.settings.can_vote or last is None or before is None:
+            return False
+        pending = self.high_watermark is None or self.high_watermark <= last[0]
+        return pending and before.is_voter(self.local)
+
+    @property
     def end(self) -> OffsetAndEpoch:
         return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
 
@@ -94,7 +110,7 @@ class RaftNode:
     @property
     def shutdown_complete(self) -> bool:
         """Whether a replica that is shutting down is not needed any more."""
-        if not self.is_voter or self.voters.is_only_voter(self.local):
+        if not self.may_run or self.voters.is_only_voter(self.local):
             return True
         return self.role.leader_id is not None and self.role.leader_id != self.local.id
 
@@ -266,10 +282,14 @@ class RaftNode:
         if state.epoch < self.log.last_epoch:
             # Records of a later epoch than we remember: whatever our vote was, it was for an earlier one.
             return Unattached(self.log.last_epoch, None, None, deadline_ms)
-        if state.leader_id == local_id and self.settings.can_vote:
+        voted_for_us = state.leader_id is None and state.voted is not None and self._is_local(state.voted)
+        led = voted_for_us and state.epoch == self.log.last_epoch > 0
+        if (state.leader_id == local_id or led) and self.settings.can_vote:
+            # The records of an epoch in which we voted for ourselves and followed nobody are our own: we were elected,
+            # and stopped before that was written down.
             others = [id_ for id_ in self.voters.ids if id_ != local_id]
             return Resigned(state.epoch, local_id, self.settings.endpoints, others, [], deadline_ms)
-        if state.leader_id is None and state.voted is not None and self._is_local(state.voted) and self.is_voter:
+        if voted_for_us and self.may_run:
             return Candidate(state.epoch, self.local, Election(self.voters.ids, local_id), deadline_ms)
         if state.leader_id is not None:
             endpoints = self.voters.endpoints(state.leader_id)
@@ -297,7 +317,7 @@ class RaftNode:
         role = self.role
         if epoch < role.epoch or (epoch == role.epoch and not isinstance(role, Prospective)):
             raise RaftError(f"cannot become unattached in epoch {epoch} from {role}")
-        if not self.is_voter:
+        if not self.may_run:
             deadline_ms = NEVER_MS
         elif isinstance(role, (Candidate, Unattached, Resigned)) or (
             isinstance(role, Prospective) and not role.election.lost
@@ -306,7 +326,7 @@ class RaftNode:
             deadline_ms = role.election_deadline_ms
         else:
             deadline_ms = self._election_deadline_ms(now_ms)
-        if deadline_ms == NEVER_MS and self.is_voter:
+        if deadline_ms == NEVER_MS and self.may_run:
             deadline_ms = self._election_deadline_ms(now_ms)
         self._become(Unattached(epoch, leader_id, role.voted if epoch == role.epoch else None, deadline_ms), now_ms)
 
@@ -364,9 +384,9 @@ class RaftNode:
     def learn(self, leader_id: int | None, epoch: int, endpoints: Endpoints, now_ms: int) -> None:
         """A peer says who leads in its epoch, which is not below ours."""
         role = self.role
-        if leader_id == self.local.id:
-            if not isinstance(role, Leader):
-                raise RaftError(f"a peer takes us for the leader of epoch {epoch}; we are {role}")
+        if leader_id == self.local.id and not isinstance(role, Leader):
+            # We led with a disk that is gone, or have resigned since: nobody leads that epoch any more.
+            leader_id, endpoints = None, NO_ENDPOINTS
         elif epoch == role.epoch and None not in (leader_id, role.leader_id) and leader_id != role.leader_id:
             raise RaftError(f"a peer says {leader_id} leads epoch {epoch}, of which we know {role.leader_id}")
         if leader_id is not None and not endpoints:
@@ -423,11 +443,11 @@ class RaftNode:
         if isinstance(role, Resigned):
             return self._poll_resigned(role, now_ms)
         assert isinstance(role, Unattached)
-        if self.is_voter and not self.shutting_down and now_ms >= role.election_deadline_ms:
+        if self.may_run and not self.shutting_down and now_ms >= role.election_deadline_ms:
             self.become_prospective(now_ms)
             return now_ms
         deadline_ms = fetching.fetch_from_bootstrap(self, now_ms)
-        return min(deadline_ms, role.election_deadline_ms) if self.is_voter else deadline_ms
+        return min(deadline_ms, role.election_deadline_ms) if self.may_run else deadline_ms
 
     def _poll_leader(self, leader: Leader, now_ms: int) -> int:
         if self.shutting_down or leader.resign_requested or now_ms >= leader.check_quorum_at_ms:

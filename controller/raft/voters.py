@@ -170,6 +170,11 @@ class History(Generic[T]):
     def last(self) -> tuple[int, T] | None:
         return (self._offsets[-1], self._values[-1]) if self._offsets else None
 
+    @property
+    def before_last(self) -> T | None:
+        """What the last value replaced."""
+        return self._values[-2] if len(self._values) > 1 else None
+
     def at(self, offset: int) -> T | None:
         """The value in force once the record at `offset` is in the log."""
         slot = bisect_right(self._offsets, offset)

@@ -1,7 +1,7 @@
 """The requests the core sends and the answers it gives, and reading what peers send.
 
-Every request is about one partition, `__cluster_metadata-0`; anything else is refused. Answers name the leader's address
-on the listener the request came in on, from the version on that has room for it.
+Every request is about one partition, `__cluster_metadata-0`; anything else is refused. Answers name the leader's
+address on the listener the request came in on, from the version on that has room for it.
 """
 
 from __future__ import annotations
@@ -313,11 +313,15 @@ def change_response(request: Any, error: ErrorCode, message: str | None = None) 
 
     if message is None and error is not ErrorCode.NONE:
         message = error.message
-    return response_class(ApiKey(request.API_KEY))(error_code=error, error_message=message)
+    answer: Any = response_class(ApiKey(request.API_KEY))()
+    answer.error_code, answer.error_message = error, message
+    return answer
 
 
 def top_level_error(request: Any, error: ErrorCode) -> Any:
     """A response that holds nothing but its error."""
     from pylogd.protocol.api import ApiKey, response_class
 
-    return response_class(ApiKey(request.API_KEY))(error_code=error)
+    answer: Any = response_class(ApiKey(request.API_KEY))()
+    answer.error_code = error
+    return answer

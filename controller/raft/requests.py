@@ -1,0 +1,226 @@
+"""Answers to what peers ask. One function for each API; those about the voters are in `changes.py`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pylogd.controller.raft import changes, fetching, wire
+from pylogd.controller.raft.leader import Leader
+from pylogd.controller.raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
+from pylogd.controller.raft.roles import Follower
+from pylogd.controller.raft.voters import ReplicaKey
+from pylogd.protocol.api import ApiKey
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.uuids import ZERO
+
+if TYPE_CHECKING:
+    from pylogd.controller.raft.node import RaftNode
+
+
+class Inbound(NamedTuple):
+    """A request with what its answer needs."""
+
+    token: Any
+    request: Any
+    version: int
+    listener: str
+
+
+def handle(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
+    request = inbound.request
+    key = request.API_KEY
+    if request.cluster_id is not None and request.cluster_id != node.settings.cluster_id:
+        node.reply(inbound.token, _foreign(node, inbound))
+    elif key == ApiKey.FETCH:
+        _fetch(node, inbound, now_ms)
+    elif key == ApiKey.VOTE:
+        node.reply(inbound.token, _vote(node, inbound, now_ms))
+    elif key == ApiKey.BEGIN_QUORUM_EPOCH:
+        node.reply(inbound.token, _begin_quorum_epoch(node, inbound, now_ms))
+    elif key == ApiKey.END_QUORUM_EPOCH:
+        node.reply(inbound.token, _end_quorum_epoch(node, inbound, now_ms))
+    elif key == ApiKey.FETCH_SNAPSHOT:
+        node.reply(inbound.token, _fetch_snapshot(node, inbound, now_ms))
+    elif key == ApiKey.ADD_RAFT_VOTER:
+        changes.add_voter(node, inbound, now_ms)
+    elif key == ApiKey.REMOVE_RAFT_VOTER:
+        changes.remove_voter(node, inbound, now_ms)
+    elif key == ApiKey.UPDATE_RAFT_VOTER:
+        node.reply(inbound.token, changes.update_voter(node, inbound, now_ms))
+    else:
+        raise ValueError(f"API {key} is not one of the quorum's")
+
+
+def _foreign(node: RaftNode, inbound: Inbound) -> Any:
+    """Somebody of another cluster."""
+    error = ErrorCode.INCONSISTENT_CLUSTER_ID
+    if inbound.request.API_KEY in (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER):
+        message = (
+            f'The given id "{inbound.request.cluster_id}" doesn\'t match the cluster id "{node.settings.cluster_id}"'
+        )
+        return wire.change_response(inbound.request, error, message)
+    if inbound.request.API_KEY == ApiKey.UPDATE_RAFT_VOTER:
+        return wire.update_voter_response(node.leader_info, inbound.listener, error)
+    return wire.top_level_error(inbound.request, error)
+
+
+def leader_error(node: RaftNode, epoch: int) -> ErrorCode | None:
+    """Why a request that only the leader of `epoch` may answer is refused."""
+    if epoch < node.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if epoch > node.epoch:
+        return ErrorCode.UNKNOWN_LEADER_EPOCH
+    if not node.is_leader:
+        return ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.BROKER_NOT_AVAILABLE if node.shutting_down else None
+
+
+def _voter_error(node: RaftNode, remote_id: int, epoch: int) -> ErrorCode | None:
+    if epoch < node.epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if remote_id < 0 else None
+
+
+def _means_us(node: RaftNode, voter_id: int, directory_id: bytes) -> bool:
+    """Whether a request that names its receiver names us. The id alone is not enough: a replica that lost its disk has
+    lost the votes it gave. Old requests name nobody."""
+    if voter_id < 0:
+        return True
+    return voter_id == node.local.id and bytes(directory_id) in (ZERO, node.local.directory_id)
+
+
+def _as_long_as_ours(node: RaftNode, partition: Any) -> bool:
+    """Whether a candidate's log may hold all that is committed, judged by ours: the later epoch wins, then length."""
+    end = node.end
+    return (partition.last_offset_epoch, partition.last_offset) >= (end.epoch, end.offset)
+
+
+def _vote(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+    request, version, listener = inbound.request, inbound.version, inbound.listener
+    partition = wire.only_partition(request.topics)
+    if partition is None:
+        return wire.top_level_error(request, ErrorCode.INVALID_REQUEST)
+    pre_vote = partition.pre_vote
+    epoch, last_epoch = partition.replica_epoch, partition.last_offset_epoch
+    illegal = last_epoch > epoch if pre_vote else last_epoch >= epoch
+    if partition.last_offset < 0 or last_epoch < 0 or illegal:
+        return wire.vote_response(node.leader_info, listener, version, ErrorCode.INVALID_REQUEST, False)
+    error = _voter_error(node, partition.replica_id, epoch)
+    if error is not None:
+        return wire.vote_response(node.leader_info, listener, version, error, False)
+    if epoch > node.epoch:
+        node.become_unattached(epoch, None, now_ms)
+    if not _means_us(node, request.voter_id, partition.voter_directory_id):
+        return wire.vote_response(node.leader_info, listener, version, ErrorCode.INVALID_VOTER_KEY, False)
+    candidate = ReplicaKey(partition.replica_id, bytes(partition.replica_directory_id))
+    granted = node.role.grants(candidate, _as_long_as_ours(node, partition), pre_vote)
+    if granted and not pre_vote:
+        node.vote_for(candidate, now_ms)
+    return wire.vote_response(node.leader_info, listener, version, ErrorCode.NONE, granted)
+
+
+def _begin_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+    request, version, listener = inbound.request, inbound.version, inbound.listener
+    partition = wire.only_partition(request.topics)
+    if partition is None:
+        return wire.top_level_error(request, ErrorCode.INVALID_REQUEST)
+    error = _voter_error(node, partition.leader_id, partition.leader_epoch)
+    if error is None:
+        endpoints = wire.endpoints_of(request.leader_endpoints)
+        node.learn(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+        if not _means_us(node, request.voter_id, partition.voter_directory_id):
+            error = ErrorCode.INVALID_VOTER_KEY
+    return wire.begin_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
+
+
+def _end_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+    request, version, listener = inbound.request, inbound.version, inbound.listener
+    partition = wire.only_partition(request.topics)
+    if partition is None:
+        return wire.top_level_error(request, ErrorCode.INVALID_REQUEST)
+    error = _voter_error(node, partition.leader_id, partition.leader_epoch)
+    if error is None:
+        endpoints = wire.endpoints_of(request.leader_endpoints)
+        node.learn(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
+        role = node.role
+        if isinstance(role, Follower) and role.leader_id == partition.leader_id:
+            if version >= 1:
+                successors = [
+                    ReplicaKey(c.candidate_id, bytes(c.candidate_directory_id)) for c in partition.preferred_candidates
+                ]
+            else:
+                successors = [ReplicaKey(id_) for id_ in partition.preferred_successors]
+            role.fetch_deadline_ms = now_ms + _succession_backoff_ms(node, successors)
+    return wire.end_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
+
+
+def _succession_backoff_ms(node: RaftNode, successors: list[ReplicaKey]) -> int:
+    """The first successor runs for office at once, the next ones a little later each, so that they do not compete."""
+    longest_ms = node.timeouts.election_backoff_ms_max
+    position = len(successors)
+    for at, key in enumerate(successors):
+        if _means_us(node, key.id, key.directory_id):
+            position = at
+            break
+    if position == 0:
+        return 0
+    if position >= len(successors):
+        return longest_ms
+    return min(longest_ms, (longest_ms >> (len(successors) - 1)) << (position - 1))
+
+
+def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
+    request, version, listener = inbound.request, inbound.version, inbound.listener
+    partition = wire.only_fetch_partition(request.topics)
+    if partition is None:
+        node.reply(inbound.token, wire.top_level_error(request, ErrorCode.INVALID_REQUEST))
+        return
+    error: ErrorCode | None
+    last_epoch = partition.last_fetched_epoch
+    if (
+        request.max_wait_ms < 0
+        or partition.fetch_offset < 0
+        or last_epoch < 0
+        or last_epoch > partition.current_leader_epoch
+    ):
+        error = ErrorCode.INVALID_REQUEST
+    else:
+        error = leader_error(node, partition.current_leader_epoch)
+    role = node.role
+    if error is not None or not isinstance(role, Leader):
+        code = error or ErrorCode.NOT_LEADER_OR_FOLLOWER
+        response = wire.fetch_response(node.leader_info, listener, version, code, node.log.start_offset)
+        node.reply(inbound.token, response)
+        return
+    fetching.fetched(node, role, inbound, partition, now_ms)
+    response, news = fetching.fetch_answer(node, inbound, partition)
+    if news or request.max_wait_ms == 0:
+        node.reply(inbound.token, response)
+    else:
+        node.fetches.add(inbound, partition, now_ms + request.max_wait_ms)
+
+
+def _fetch_snapshot(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+    request, version, listener = inbound.request, inbound.version, inbound.listener
+    partition = wire.only_partition(request.topics, name="name", index="partition")
+    if partition is None:
+        error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return wire.fetch_snapshot_response(node.leader_info, listener, version, error)
+    refused = leader_error(node, partition.current_leader_epoch)
+    role = node.role
+    if refused is not None or not isinstance(role, Leader):
+        code = refused or ErrorCode.NOT_LEADER_OR_FOLLOWER
+        return wire.fetch_snapshot_response(node.leader_info, listener, version, code)
+    snapshot_id = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    size = node.log.snapshot_size(snapshot_id)
+    if size is None or snapshot_id == BOOTSTRAP_SNAPSHOT:
+        return wire.fetch_snapshot_response(node.leader_info, listener, version, ErrorCode.SNAPSHOT_NOT_FOUND)
+    position = partition.position
+    if not 0 <= position < size:
+        return wire.fetch_snapshot_response(node.leader_info, listener, version, ErrorCode.POSITION_OUT_OF_RANGE)
+    if request.replica_id != node.local.id:
+        role.heard_from(ReplicaKey(request.replica_id, bytes(partition.replica_directory_id)), now_ms)
+    limit = min(request.max_bytes, node.settings.fetch_snapshot_bytes_max)
+    data = node.log.read_snapshot(snapshot_id, position, limit)
+    none = ErrorCode.NONE
+    return wire.fetch_snapshot_response(node.leader_info, listener, version, none, snapshot_id, size, position, data)
