@@ -34,7 +34,7 @@ class DirectoryEnvironment(LogEnvironment):
         self._manager.flusher.start_writeback(log, position, size)
 
     def recovery_point_lowered(self, log: LogState) -> None:
-        self._manager.maintenance.checkpoint_recovery_points(self._directory)
+        self._manager.checkpoints.write_recovery_points(self._directory)
 
     def failed(self, log: LogState, action: str, error: OSError) -> None:
         self._manager.directory_failed(self._directory, f"{log.name}: {action}: {error}")

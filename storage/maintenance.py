@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import KafkaError
 from pylogd.storage import checkpoint
-from pylogd.storage.directory import LogDirectory, TopicPartition
+from pylogd.storage.directory import LogDirectory
 
 if TYPE_CHECKING:
     from pylogd.storage.log import Log
@@ -34,8 +34,6 @@ class Maintenance:
     def __init__(self, manager: LogManager) -> None:
         self._manager = manager
         self._tasks: list[asyncio.Task[None]] = []
-        #: What each directory's checkpoint files say, to leave unchanged ones alone.
-        self._written: dict[tuple[str, str], dict[TopicPartition, int]] = {}
         self._unnamed: list[Log] = []
         self._naming = False
 
@@ -44,10 +42,13 @@ class Maintenance:
         first = settings.initial_task_delay_ms
         self._every(settings.retention_check_interval_ms, first, self.check_retention)
         self._every(settings.flush_scheduler_interval_ms, first, self.flush_dirty_logs)
-        self._every(settings.recovery_point_checkpoint_interval_ms, first, self._checkpointing(self._recovery_points))
-        self._every(settings.log_start_offset_checkpoint_interval_ms, first, self._checkpointing(self._log_starts))
+        write = self._manager.checkpoints.write_changed
+        interval = settings.recovery_point_checkpoint_interval_ms
+        self._every(interval, first, partial(write, checkpoint.RECOVERY_POINT))
+        interval = settings.log_start_offset_checkpoint_interval_ms
+        self._every(interval, first, partial(write, checkpoint.LOG_START_OFFSET))
         interval = settings.high_watermark_checkpoint_interval_ms
-        self._every(interval, interval, self._checkpointing(self._high_watermarks))
+        self._every(interval, interval, partial(write, checkpoint.HIGH_WATERMARK))
         interval = settings.producer_expiration_check_interval_ms
         self._every(interval, interval, self.expire_producers)
         self._every(settings.disk_check_interval_ms, 0, self.watch_free_space)
@@ -104,71 +105,6 @@ class Maintenance:
         for log in self._manager.loaded():
             if log.producers.producers:
                 log.producers.remove_expired(now_ms)
-
-    # -- checkpoints
-
-    def _checkpointing(
-        self, table: Callable[[LogDirectory], tuple[str, dict[TopicPartition, int]]]
-    ) -> Callable[[], Awaitable[None]]:
-        async def write() -> None:
-            for directory in self._manager.directories:
-                if directory.online:
-                    name, offsets = table(directory)
-                    if self._written.get((directory.path, name)) != offsets:
-                        await self._manager.offload(
-                            directory,
-                            f"writing {name}",
-                            partial(directory.write_checkpoint, name, offsets),
-                        )
-                        self._written[directory.path, name] = offsets
-
-        return write
-
-    def _offsets(
-        self, directory: LogDirectory, before: dict[TopicPartition, int], offset: Callable[[Log], int | None]
-    ) -> dict[TopicPartition, int]:
-        """Loaded logs by what they say now, the others by what the checkpoint said when the broker started."""
-        loaded = self._manager._logs
-        offsets: dict[TopicPartition, int] = {}
-        for key in directory.partitions:
-            log = loaded.get(key)
-            value = before.get(key) if log is None else offset(log)
-            if value is not None:
-                offsets[key] = value
-        return offsets
-
-    def _recovery_points(self, directory: LogDirectory) -> tuple[str, dict[TopicPartition, int]]:
-        offsets = self._offsets(directory, directory.recovery_points, lambda log: log.recovery_point)
-        return checkpoint.RECOVERY_POINT, offsets
-
-    def _log_starts(self, directory: LogDirectory) -> tuple[str, dict[TopicPartition, int]]:
-        """Only those that differ from the base of their first segment, which is what a missing entry means."""
-        offsets = self._offsets(
-            directory,
-            directory.log_start_offsets,
-            lambda log: log.log_start_offset if log.log_start_offset > log.segments.first.base_offset else None,
-        )
-        return checkpoint.LOG_START_OFFSET, offsets
-
-    def _high_watermarks(self, directory: LogDirectory) -> tuple[str, dict[TopicPartition, int]]:
-        offsets = self._offsets(directory, directory.high_watermarks, lambda log: log.high_watermark)
-        return checkpoint.HIGH_WATERMARK, offsets
-
-    def checkpoint_recovery_points(self, directory: LogDirectory) -> None:
-        """At once and durable: the caller is about to truncate a log."""
-        name, offsets = self._recovery_points(directory)
-        directory.write_checkpoint(name, offsets)
-        self._written[directory.path, name] = offsets
-
-    def checkpoints_changed(self, directory: LogDirectory) -> None:
-        """A partition went away; its lines go with the next round."""
-        for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START_OFFSET, checkpoint.HIGH_WATERMARK):
-            self._written.pop((directory.path, name), None)
-
-    def write_checkpoints(self, directory: LogDirectory) -> None:
-        """Worker, at shutdown."""
-        for table in (self._recovery_points, self._log_starts, self._high_watermarks):
-            directory.write_checkpoint(*table(directory))
 
     # -- partition.metadata
 

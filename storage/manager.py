@@ -13,6 +13,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -20,6 +21,7 @@ from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import DISK_FULL_ERRORS, FileSystem
 from pylogd.runtime.workers import Workers
 from pylogd.storage import loading
+from pylogd.storage.checkpoints import Checkpoints
 from pylogd.storage.config import LogConfig
 from pylogd.storage.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, TopicPartition, aside_name
 from pylogd.storage.directory_environment import DirectoryEnvironment
@@ -62,6 +64,7 @@ class LogManager:
         self.config_for = config_for if config_for is not None else _default_config
         self.on_directory_failure = on_directory_failure
         self.flusher = Flusher(workers)
+        self.checkpoints = Checkpoints(self)
         self.maintenance = Maintenance(self)
         self.directories = [LogDirectory(files, path) for path in paths]
         self.closed = False
@@ -147,6 +150,9 @@ class LogManager:
             directory = self._homes.get(key) or self._choose(directory_id)
             if not directory.online:
                 raise _offline(key, directory)
+            if key not in directory.partitions:
+                with self._guarding(directory, key):
+                    self.checkpoints.before_creation(directory, key)
             log = self._load(key, directory, topic_id, config)
         elif topic_id is not None:
             if log.topic_id is None:
@@ -175,14 +181,20 @@ class LogManager:
         topic_id: bytes | None = None,
         config: LogConfig | None = None,
     ) -> Log:
-        try:
+        with self._guarding(directory, key):
             return self.adopt(key, self.open_log(key, directory, topic_id, config, None))
+
+    @contextmanager
+    def _guarding(self, directory: LogDirectory, key: TopicPartition) -> Iterator[None]:
+        """Errors of opening a log become what a client is told."""
+        try:
+            yield
         except InconsistentTopicId as error:
             raise _inconsistent(key) from error
         except MalformedMetadata as error:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, str(error)) from error
         except OSError as error:
-            if log_disk_full(error):
+            if error.errno in DISK_FULL_ERRORS:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {directory.path} is full.") from error
             self.directory_failed(directory, f"opening {key[0]}-{key[1]}: {error}")
             raise _offline(key, directory) from error
@@ -238,8 +250,9 @@ class LogManager:
         """All that are on disk, loaded or not."""
         return list(self._homes)
 
-    def is_loaded(self, key: TopicPartition) -> bool:
-        return key in self._logs
+    def peek(self, key: TopicPartition) -> Log | None:
+        """The log if it is loaded."""
+        return self._logs.get(key)
 
     def loaded(self) -> Iterator[Log]:
         """The logs in memory; a copy, so that the caller may yield to the loop in between."""
@@ -288,7 +301,7 @@ class LogManager:
             log.close_handles()
         if suffix == DELETE_SUFFIX:
             self._remove_later(directory, aside)
-        self.maintenance.checkpoints_changed(directory)
+        self.checkpoints.partition_gone(directory, key)
         return True
 
     def _remove_later(self, directory: LogDirectory, name: str) -> None:
@@ -316,7 +329,7 @@ class LogManager:
             self._tasks.discard(finished)
             error = None if finished.cancelled() else finished.exception()
             if isinstance(error, OSError):
-                if not log_disk_full(error):
+                if error.errno not in DISK_FULL_ERRORS:
                     self.directory_failed(directory, f"{action}: {error}")
             elif error is not None:
                 logger.error("%s in %s", action, directory.path, exc_info=error)
@@ -377,7 +390,7 @@ class LogManager:
             self.files.sync_file_system(directory.path)
             for log in changed:
                 log.recovery_point = log.log_end_offset
-        self.maintenance.write_checkpoints(directory)
+        self.checkpoints.write_all(directory)
         directory.write_clean_shutdown(broker_epoch)
 
     def abandon(self) -> None:
@@ -399,10 +412,6 @@ class DuplicatePartition(Exception):
 
 class NoDirectory(Exception):
     """No log directory is usable."""
-
-
-def log_disk_full(error: OSError) -> bool:
-    return error.errno in DISK_FULL_ERRORS
 
 
 def _default_config(topic: str) -> LogConfig:

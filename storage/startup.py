@@ -19,7 +19,7 @@ _PROGRESS_MS = 5_000
 
 async def recover_directory(manager: LogManager, directory: LogDirectory) -> None:
     """Opens every log of a directory that was not stopped cleanly."""
-    keys = [key for key in directory.partitions if not manager.is_loaded(key)]
+    keys = [key for key in directory.partitions if manager.peek(key) is None]
     if not keys:
         return
     logger.info("recovering %d logs in %s, which was not stopped cleanly", len(keys), directory.path)

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -34,6 +35,7 @@ class LogState:
         "_flush_messages",
         "_index_interval_bytes",
         "_last_offset_max",
+        "_naming",
         "_plain",
         "_pwrite",
         "_recent_offsets",
@@ -115,6 +117,7 @@ class LogState:
         #: False while `partition.metadata` still has to be written, off the event loop.
         self.metadata_written = True
         self._disk_full = False
+        self._naming = threading.Lock()
         self._unsynced_closed: list[Segment] = []
         self._unsynced_snapshots: list[str] = []
         self._pwrite = environment.files.pwrite
@@ -245,6 +248,10 @@ class LogState:
 
     def write_metadata(self, durable: bool = True) -> None:
         """Worker: `partition.metadata`, once."""
-        if not self.metadata_written and self.topic_id is not None:
+        if self.metadata_written or self.topic_id is None or not self._naming.acquire(blocking=False):
+            return  # or somebody else is at it
+        try:
             partition_metadata.write(self.environment.files, self.directory, self.topic_id, durable)
             self.metadata_written = True
+        finally:
+            self._naming.release()

@@ -207,6 +207,57 @@ def test_deletion_renames_now_and_removes_later() -> None:
     run(main)
 
 
+def test_a_new_partition_does_not_inherit_from_a_deleted_one() -> None:
+    """An old log start beyond the new end would make recovery throw the new log away."""
+    files = SimulatedFileSystem()
+    files.mkdirs("/d")
+    files.sync_everything()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        append(log, batch(50))
+        log.flush()
+        log.high_watermark = 50
+        log.delete_records_before(40)
+        for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START_OFFSET, checkpoint.HIGH_WATERMARK):
+            await logs.checkpoints.write_changed(name)
+        assert b"t 0 40" in files.read_bytes(f"/d/{checkpoint.LOG_START_OFFSET}")
+        logs.delete("t", 0)
+        again = logs.create("t", 0)  # before the background had its turn
+        append(again, batch(3))
+        again.flush()
+        logs.abandon()
+        logs = manager(files.after_crash(), ["/d"])
+        await logs.recover()
+        recovered = logs.get("t", 0)
+        assert recovered is not None
+        assert (recovered.log_start_offset, recovered.log_end_offset) == (0, 3)
+        await logs.close()
+
+    run(main)
+
+
+def test_an_older_table_never_overtakes_a_newer_one() -> None:
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        for _ in range(10):
+            append(log, batch())
+        log.flush()
+        home = logs.directories[0]
+        name = checkpoint.RECOVERY_POINT
+        late = logs.checkpoints._job(home, name, {("t", 0): 10})
+        log.truncate_to(4)
+        late()
+        assert checkpoint.read_offsets(files, f"/d/{name}") == {("t", 0): 4}
+        await logs.close()
+
+    run(main)
+
+
 def test_a_deletion_that_was_interrupted_is_finished() -> None:
     files = SimulatedFileSystem()
     files.mkdirs("/d/t-0.00aa-delete")
