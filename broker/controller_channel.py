@@ -2,20 +2,47 @@
 
 Broker and controller share no objects, so that the controller can move to another loop, process or host. The channel
 inside one process encodes a request, decodes it on the other side, and does the same with the response; the stream of
-committed metadata crosses as the bytes of its batches.
+committed metadata crosses as the bytes of its batches. When the active controller is on another node the same messages
+cross the network; a client's request travels in an Envelope then.
+
+A channel does not fail: what goes wrong on the way is tried again with whoever is the active controller by then, and in
+the end becomes an error in the response.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker import envelope
+from pylogd.broker.peer import Peer, PeerError
+from pylogd.controller.errors import error_response
 from pylogd.controller.service import SERVED, Controller, ControllerContext
 from pylogd.protocol.api import ApiKey, request_class, response_class
 from pylogd.protocol.codec import decode, encode
+from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext
     from pylogd.controller.driver import MetadataSubscriber
+    from pylogd.runtime.network import Network
+
+logger = logging.getLogger(__name__)
+
+Address = tuple[str, int]
+
+_RETRY_SECONDS = 0.02
+_RETRY_SECONDS_MAX = 0.5
+#: Requests of different kinds do not wait for each other: a heartbeat must not stand behind the creation of a topic.
+_LANES = {
+    ApiKey.BROKER_REGISTRATION: "heartbeat",
+    ApiKey.BROKER_HEARTBEAT: "heartbeat",
+    ApiKey.CONTROLLER_REGISTRATION: "heartbeat",
+    ApiKey.ALTER_PARTITION: "alter-partition",
+    ApiKey.ASSIGN_REPLICAS_TO_DIRS: "directory-assignments",
+}
 
 
 class LocalChannel:
@@ -26,8 +53,12 @@ class LocalChannel:
     def __init__(self, controller: Controller) -> None:
         self._controller = controller
 
+    @property
+    def active(self) -> bool:
+        return self._controller.active
+
     async def send(self, request: Any, version: int | None = None, context: ControllerContext | None = None) -> Any:
-        """The controller's response. Errors are in it: the channel itself does not fail."""
+        """The controller's response. Errors are in it."""
         key = ApiKey(request.API_KEY)
         if version is None:
             version = SERVED[key][1]
@@ -44,3 +75,131 @@ class LocalChannel:
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
         """Hands `subscriber` the committed metadata, from the latest snapshot on."""
         self._controller.driver.subscribe(subscriber)
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+
+class RoutedChannel:
+    """The channel to the active controller of the quorum, on whatever node it is.
+
+    `find` gives its address as far as this node knows, `bootstrap` are nodes to ask otherwise: one that is not active
+    says so. `local` is the controller of this process, if it has one."""
+
+    def __init__(
+        self,
+        network: Network,
+        *,
+        find: Callable[[], Address | None],
+        bootstrap: Sequence[Address],
+        local: LocalChannel | None = None,
+        client_id: str = "",
+        timeout_s: float = 30.0,
+        heartbeat_timeout_s: float = 2.0,
+    ) -> None:
+        self._network = network
+        self._find = find
+        self._bootstrap = list(bootstrap)
+        self._local = local
+        self._client_id = client_id
+        self._timeout_s = timeout_s
+        self._heartbeat_timeout_s = heartbeat_timeout_s
+        self._peers: dict[str, Peer] = {}
+        self._turn = 0
+        self._closed = False
+
+    async def send(self, request: Any, version: int | None = None, context: ControllerContext | None = None) -> Any:
+        """The active controller's response; an error response when none was found in time."""
+        if self._local is not None and self._local.active:
+            return await self._local.send(request, version, context)
+        key = ApiKey(request.API_KEY)
+        lane = _LANES.get(key, "forwarding")
+
+        async def ask(peer: Peer, timeout_s: float) -> Any:
+            return await peer.request(request, version=version, timeout_s=timeout_s)
+
+        return await self._ask(lane, request, ask)
+
+    async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
+        """Passes a client's request on and returns the controller's answer at the same version."""
+        if self._local is not None and self._local.active:
+            return await self._local.forward(ctx, api_key, version, request)
+        connection = ctx.connection
+        wrapped = envelope.wrap(
+            request,
+            version,
+            client_id=ctx.client_id,
+            correlation_id=ctx.correlation_id,
+            principal=connection.principal,
+            host=connection.peer_host,
+        )
+
+        async def ask(peer: Peer, timeout_s: float) -> Any:
+            answer = await peer.request(wrapped, timeout_s=timeout_s)
+            code = ErrorCode(answer.error_code)
+            if code is ErrorCode.NONE:
+                return envelope.unwrap_response(answer, api_key, version)
+            if code is ErrorCode.NOT_CONTROLLER:
+                return answer
+            logger.warning("the controller refused a forwarded %s: %s", api_key.name, code.name)
+            return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+
+        return await self._ask("forwarding", request, ask)
+
+    async def _ask(self, lane: str, request: Any, ask: Callable[[Peer, float], Any]) -> Any:
+        loop = self._network.loop
+        deadline = loop.time() + self._timeout_s
+        pause = _RETRY_SECONDS
+        while not self._closed:
+            if self._local is not None and self._local.active:
+                return await self._local.send(request)
+            address = self._find() or self._next_bootstrap()
+            left = deadline - loop.time()
+            if left <= 0:
+                break
+            if address is not None:
+                peer = self._peer(lane, address)
+                limit = self._heartbeat_timeout_s if lane == "heartbeat" else self._timeout_s
+                try:
+                    response = await ask(peer, min(limit, left))
+                    if not _not_controller(response):
+                        return response
+                    logger.debug("%s is not the active controller", peer)
+                except PeerError as failure:
+                    logger.debug("the controller at %s did not answer: %s", peer, failure)
+            await asyncio.sleep(min(pause, max(deadline - loop.time(), 0)))
+            pause = min(2 * pause, _RETRY_SECONDS_MAX)
+        return error_response(request, ErrorCode.REQUEST_TIMED_OUT, "No active controller answered in time.")
+
+    def _next_bootstrap(self) -> Address | None:
+        if not self._bootstrap:
+            return None
+        self._turn += 1
+        return self._bootstrap[self._turn % len(self._bootstrap)]
+
+    def _peer(self, lane: str, address: Address) -> Peer:
+        peer = self._peers.get(lane)
+        if peer is None or (peer.host, peer.port) != address:
+            if peer is not None:
+                peer.close()
+            client_id = f"{self._client_id}-{lane}" if self._client_id else lane
+            peer = self._peers[lane] = Peer(self._network, *address, client_id=client_id, timeout_s=self._timeout_s)
+        return peer
+
+    def close(self) -> None:
+        self._closed = True
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
+
+def _not_controller(response: Any) -> bool:
+    """Whether some part of the response says that another node is the active controller."""
+    code = getattr(response, "error_code", 0)
+    if code:
+        return bool(code == ErrorCode.NOT_CONTROLLER)
+    for name in ("topics", "responses", "results", "replica_election_results"):
+        items = getattr(response, name, None)
+        if items and getattr(items[0], "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            return True
+    return False

@@ -6,21 +6,42 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker import envelope
 from pylogd.broker.handlers import Handler
 from pylogd.controller.errors import error_response as controller_error
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
-    """Requests that come in here are the client's own, not forwarded by a broker."""
+    """Requests that come in here are the client's own; what a broker passes on comes in an envelope."""
+    if request.API_KEY == ApiKey.ENVELOPE:
+        return _handle_envelope(ctx, request)
     context = ControllerContext(ctx.client_id, forwarded=False, listener=ctx.connection.listener_name)
     answer: Awaitable[Any] = ctx.node.controller.handle(request, ctx.version, context)
     return answer
+
+
+async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
+    from pylogd.protocol.messages.envelope import EnvelopeResponse
+
+    controller = ctx.node.controller
+    if not controller.active:
+        return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+    try:
+        inner, version, correlation_id, client_id = envelope.unwrap(request, SERVED)
+    except KafkaError as refusal:
+        return EnvelopeResponse(error_code=int(refusal.code))
+    context = ControllerContext(client_id, forwarded=True, listener=ctx.connection.listener_name)
+    answer = await controller.handle(inner, version, context)
+    if not controller.active:
+        # Whether it was done is not known here; the next controller tells.
+        return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
+    return envelope.wrap_response(answer, version, correlation_id)
 
 
 def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
@@ -41,6 +62,7 @@ def supported() -> dict[ApiKey, Handler]:
     table: dict[ApiKey, Handler] = {
         key: ControllerHandler("controller_listener", first, last) for key, (first, last) in SERVED.items()
     }
+    table[ApiKey.ENVELOPE] = ControllerHandler("controller_listener", 0, 0)
     # What the broker's handlers answer from the same image and configuration.
     table[ApiKey.API_VERSIONS] = Handler("api_versions", 0, 4)
     table[ApiKey.DESCRIBE_CONFIGS] = Handler("describe_configs", 1, 4)

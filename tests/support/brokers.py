@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from pylogd.broker.controller_channel import LocalChannel
+from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.metadata import MetadataPublisher
 from pylogd.broker.registration import BrokerLifecycle
 from pylogd.broker.topic_creation import TopicCreation
@@ -71,6 +72,7 @@ class RunningBroker:
         self.logs.open()
         self.cleaner = LogCleaner(self.logs.loaded, files, clock, workers, CleanerConfig.from_values(self.config))
         self.replicas = Replicas(BROKER_ID, self.loop)
+        self.fetchers = Fetchers(self)
         self.lifecycle = BrokerLifecycle(
             self,
             incarnation_id=Random().randbytes(16),
