@@ -170,6 +170,8 @@ class Appending(LogState):
             if written != size:
                 file.pwrite(records[written:], position + written)
         except OSError as error:
+            # As it came: a short path that gives up hands the same bytes to the full one, which wants base offset 0.
+            _stamp(records, 0, 0, length, leader_epoch)
             raise self._undo_write(segment, error) from error
         file.used = True
         end = segment.size = position + size

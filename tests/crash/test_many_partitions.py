@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-
 from support.admin import Admin
 from support.clients import Confluent, Message
 from support.daemon import Daemon

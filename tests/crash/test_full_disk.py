@@ -1,0 +1,95 @@
+"""A disk that fills up: writes fail with KAFKA_STORAGE_ERROR, reads go on, and it heals when space returns.
+
+The broker runs in a mount namespace of its own with a small tmpfs as its data directory, which the test reaches
+through the process's root in /proc.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pylogd.protocol.errors import ErrorCode
+from support.admin import Admin
+from support.broker import Pylogd
+from support.clients import Confluent
+from support.produce import produce_request, records
+from support.rawclient import Client
+from support.wait import eventually
+
+confluent = Confluent()
+DISK_BYTES = 24 << 20
+FILLER_BYTES = 8 << 20
+UNSHARE = ["unshare", "--mount"] if os.geteuid() == 0 else ["unshare", "--map-root-user", "--mount"]
+
+
+def can_mount(folder: Path) -> bool:
+    if not shutil.which("unshare"):
+        return False
+    command = [*UNSHARE, "mount", "-t", "tmpfs", "none", str(folder)]
+    return subprocess.run(command, capture_output=True).returncode == 0
+
+
+class SmallDisk(Pylogd):
+    """pylogd with its data on a tmpfs that nobody else sees."""
+
+    def command(self) -> list[str]:
+        self.data.mkdir(exist_ok=True)
+        script = f'mount -t tmpfs -o size={DISK_BYTES} none "$0" && exec "$@"'
+        return [*UNSHARE, "sh", "-c", script, str(self.data), *super().command()]
+
+    @property
+    def inside(self) -> Path:
+        return Path(f"/proc/{self.pid}/root{self.data}")
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[SmallDisk]:
+    if not can_mount(tmp_path):
+        pytest.skip("needs a mount namespace (unshare)")
+    daemon = SmallDisk(tmp_path / "node", {"log.segment.bytes": "1048576", "log.flush.interval.messages": "1"})
+    daemon.start()
+    yield daemon
+    daemon.stop()
+
+
+def test_full_disk(broker: SmallDisk) -> None:
+    Admin(broker.bootstrap).create("filling")
+    (broker.inside / "filler").write_bytes(bytes(FILLER_BYTES))
+    value = os.urandom(100_000)
+    placed: list[tuple[int, bytes]] = []
+    with Client(broker.port) as client:
+
+        def send(number: int) -> ErrorCode:
+            data = number.to_bytes(8, "big") + value
+            answer = client.ask(produce_request("filling", records(data)), 9)
+            part = answer.responses[0].partition_responses[0]
+            if part.error_code == 0:
+                placed.append((part.base_offset, data))
+            return ErrorCode(part.error_code)
+
+        codes = []
+        for number in range(DISK_BYTES // len(value) + 10):
+            codes.append(send(number))
+            if codes[-1]:
+                break
+        assert codes[-1] is ErrorCode.KAFKA_STORAGE_ERROR
+        assert len(placed) > 50
+        # Full is not broken: what was acknowledged is served, and so is the rest of the broker.
+        found = confluent.consume(broker.bootstrap, "filling", len(placed))
+        assert [(m.offset, m.value) for m in found] == placed
+        assert confluent.watermarks(broker.bootstrap, "filling") == (0, len(placed))
+        assert send(1000) is ErrorCode.KAFKA_STORAGE_ERROR
+        (broker.inside / "filler").unlink()
+        before = len(placed)
+        eventually(lambda: send(2000) is ErrorCode.NONE)
+        for number in range(3000, 3020):
+            assert send(number) is ErrorCode.NONE
+    assert [offset for offset, _ in placed] == list(range(before + 21))
+    found = confluent.consume(broker.bootstrap, "filling", len(placed))
+    assert [(m.offset, m.value) for m in found] == placed
+    assert "space" in broker.log_text().lower()
