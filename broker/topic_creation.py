@@ -9,31 +9,37 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from pylogd.controller.service import ControllerContext
 from pylogd.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
 
-#: Coordinators' topics: the prefix of the broker's settings for them, and their configs; "=" takes a broker's setting.
-_INTERNAL: Final[dict[str, tuple[str, dict[str, str]]]] = {
-    "__consumer_offsets": (
-        "offsets.topic",
-        {
-            "cleanup.policy": "compact",
-            "compression.type": "producer",
-            "segment.bytes": "=offsets.topic.segment.bytes",
-        },
+
+class InternalTopic(NamedTuple):
+    """A coordinators' topic: the broker's settings that give its size, its configs, and those that are the broker's."""
+
+    partitions: str
+    replicas: str
+    configs: dict[str, str]
+    from_broker: dict[str, str]
+
+
+_INTERNAL: Final[dict[str, InternalTopic]] = {
+    "__consumer_offsets": InternalTopic(
+        "offsets.topic.num.partitions",
+        "offsets.topic.replication.factor",
+        {"cleanup.policy": "compact", "compression.type": "producer"},
+        {"segment.bytes": "offsets.topic.segment.bytes"},
     ),
-    "__transaction_state": (
-        "transaction.state.log",
+    "__transaction_state": InternalTopic(
+        "transaction.state.log.num.partitions",
+        "transaction.state.log.replication.factor",
+        {"cleanup.policy": "compact", "compression.type": "uncompressed", "unclean.leader.election.enable": "false"},
         {
-            "cleanup.policy": "compact",
-            "compression.type": "uncompressed",
-            "unclean.leader.election.enable": "false",
-            "min.insync.replicas": "=transaction.state.log.min.isr",
-            "segment.bytes": "=transaction.state.log.segment.bytes",
+            "min.insync.replicas": "transaction.state.log.min.isr",
+            "segment.bytes": "transaction.state.log.segment.bytes",
         },
     ),
 }
@@ -83,15 +89,12 @@ class TopicCreation:
         config = self._node.config
         internal = _INTERNAL.get(name)
         if internal is not None:
-            prefix, settings = internal
+            configs = {**internal.configs, **{key: str(config[name]) for key, name in internal.from_broker.items()}}
             return m.CreatableTopic(
                 name=name,
-                num_partitions=config[f"{prefix}.num.partitions"],
-                replication_factor=config[f"{prefix}.replication.factor"],
-                configs=[
-                    m.CreatableTopicConfig(name=key, value=str(config[value[1:]]) if value[0] == "=" else value)
-                    for key, value in settings.items()
-                ],
+                num_partitions=config[internal.partitions],
+                replication_factor=config[internal.replicas],
+                configs=[m.CreatableTopicConfig(name=key, value=value) for key, value in configs.items()],
             )
         # What is not configured here is left to the controller's defaults.
         partitions = config["num.partitions"] if "num.partitions" in config.static else -1

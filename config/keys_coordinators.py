@@ -2,31 +2,31 @@
 
 KEYS = """
 # Classic groups and offsets
-group.min.session.timeout.ms int 6000 * medium inert
+group.min.session.timeout.ms int 6000 * medium
     Shortest session time-out a group member may ask for.
-group.max.session.timeout.ms int 1800000 * medium inert
+group.max.session.timeout.ms int 1800000 * medium
     Longest session time-out a group member may ask for.
-group.initial.rebalance.delay.ms int 3000 * medium inert
+group.initial.rebalance.delay.ms int 3000 * medium
     Wait for more members before the first rebalance of a new group.
-group.max.size int 2147483647 1.. medium inert
+group.max.size int 2147483647 1.. medium
     Most members in a group.
-offset.metadata.max.bytes int 4096 * high inert
+offset.metadata.max.bytes int 4096 * high
     Longest metadata string of a committed offset.
-offsets.topic.num.partitions int 50 1.. high inert
+offsets.topic.num.partitions int 50 1.. high
     Partitions of __consumer_offsets; fixed once created.
-offsets.topic.replication.factor short 3 1.. high inert
+offsets.topic.replication.factor short 3 1.. high
     Replicas of __consumer_offsets.
-offsets.topic.segment.bytes int 104857600 1.. high inert
+offsets.topic.segment.bytes int 104857600 1.. high
     Segment size of __consumer_offsets.
-offsets.topic.compression.codec int 0 * high inert
+offsets.topic.compression.codec int 0 * high
     Codec id of __consumer_offsets batches.
-offsets.load.buffer.size int 5242880 1.. high inert
+offsets.load.buffer.size int 5242880 1.. high
     Bytes per read when offsets are loaded.
-offsets.commit.timeout.ms int 5000 1.. high inert
+offsets.commit.timeout.ms int 5000 1.. high
     Longest wait for an offset commit to be replicated.
-offsets.retention.minutes int 10080 1.. high inert
+offsets.retention.minutes int 10080 1.. high
     How long offsets of an empty group are kept.
-offsets.retention.check.interval.ms long 600000 1.. high inert
+offsets.retention.check.interval.ms long 600000 1.. high
     How often expired offsets are removed.
 group.coordinator.rebalance.protocols list classic,consumer,streams list{consumer,classic,share,streams} medium inert
     Rebalance protocols that are served.
