@@ -114,7 +114,7 @@ def make_plan(
             left = max(0, left - size)
             plan.size += size
         answers.append((target, answer))
-    if plan.unknown == len(answers):
+    if answers and plan.unknown == len(answers):
         plan.urgent = True
     return plan
 
@@ -173,6 +173,8 @@ def _read(
         found = log.read(offset, limit, ceiling, at_least_one, nowait)
     except ColdRead as cold:
         plan.cold.append(cold.range)
+        if follower and first:
+            _note_progress(partition, target, params)
         return answer
     if found.range is not None:
         answer.records = found.range
@@ -185,11 +187,15 @@ def _read(
                 for aborted in log.aborted_transactions(offset, end)
             ]
     if follower and first:
-        partition.follower_fetched(
-            params.replica_id, params.replica_epoch, offset, target.log_start_offset, params.now_ms
-        )
+        _note_progress(partition, target, params)
         answer.high_watermark = log.high_watermark
     return answer
+
+
+def _note_progress(partition: Partition, target: FetchTarget, params: FetchParams) -> None:
+    partition.follower_fetched(
+        params.replica_id, params.replica_epoch, target.fetch_offset, target.log_start_offset, params.now_ms
+    )
 
 
 def _diverging_epoch(log: Any, target: FetchTarget) -> EpochEndOffset | None:

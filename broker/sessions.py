@@ -17,6 +17,7 @@ from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchRequest,
 if TYPE_CHECKING:
     from random import Random
 
+    from pylogd.broker.follower_session import FollowerView
     from pylogd.runtime.clock import Clock
 
 NO_SESSION = 0
@@ -89,7 +90,7 @@ class FetchTarget:
 class FetchSession:
     """What one client fetches."""
 
-    __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "privileged", "size", "targets")
+    __slots__ = ("by_id", "created_ms", "epoch", "id", "last_used_ms", "privileged", "size", "targets", "view")
 
     def __init__(
         self, session_id: int, targets: dict[Key, FetchTarget], by_id: bool, privileged: bool, now_ms: int
@@ -102,6 +103,12 @@ class FetchSession:
         self.last_used_ms = now_ms
         self.epoch = next_epoch(INITIAL_EPOCH)
         self.size = len(targets)
+        #: A follower's session knows which of its partitions have something new.
+        self.view: FollowerView | None = None
+
+    def close(self) -> None:
+        if self.view is not None:
+            self.view.close()
 
 
 class FetchSessions:
@@ -121,7 +128,16 @@ class FetchSessions:
         return self._sessions.get(session_id)
 
     def remove(self, session_id: int) -> None:
-        self._sessions.pop(session_id, None)
+        session = self._sessions.pop(session_id, None)
+        if session is not None:
+            session.close()
+
+    def remove_older(self, replica_id: int, replica_epoch: int) -> None:
+        """A follower came back as a new incarnation: what its earlier ones fetched is over."""
+        for session in list(self._sessions.values()):
+            view = session.view
+            if view is not None and view.replica_id == replica_id and view.replica_epoch != replica_epoch:
+                self.remove(session.id)
 
     def touch(self, session: FetchSession) -> None:
         session.last_used_ms = self._clock.monotonic_ms()
@@ -158,7 +174,7 @@ class FetchSessions:
             victim = min(evictable, key=lambda s: (s.privileged, s.size, s.id), default=None)
             if victim is None or (privileged, size, 0) < (victim.privileged, victim.size, victim.id):
                 return False
-        del sessions[victim.id]
+        self.remove(victim.id)
         self.evictions += 1
         return True
 
@@ -216,12 +232,18 @@ class FullContext(FetchContext):
 class IncrementalContext(FetchContext):
     """A later request of a session."""
 
-    __slots__ = ("_epoch", "_session")
+    __slots__ = ("_epoch", "_session", "named")
 
-    def __init__(self, session: FetchSession) -> None:
+    def __init__(self, session: FetchSession, named: list[FetchTarget]) -> None:
         super().__init__(session.targets)
         self._session = session
         self._epoch = session.epoch
+        #: The partitions this request says something about.
+        self.named = named
+
+    @property
+    def session(self) -> FetchSession:
+        return self._session
 
     def respond(self, answers: list[Answer]) -> FetchResponse:
         session = self._session
@@ -259,17 +281,17 @@ def open_context(node: Any, version: int, request: FetchRequest, privileged: boo
         return RefusedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     if session.by_id != by_id:
         return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-    _update(node, session, request, by_id)
+    named = _update(node, session, request, by_id)
     if not session.targets:
         sessions.remove(session.id)
         return FetchContext({})
     sessions.touch(session)
     session.epoch = next_epoch(session.epoch)
     if by_id:
-        for target in session.targets.values():
+        for target in session.targets.values() if session.view is None else session.view.dirty.values():
             if target.topic is None:
                 target.topic = _topic_name(node, target.topic_id)
-    return IncrementalContext(session)
+    return IncrementalContext(session, named)
 
 
 def _targets(node: Any, request: FetchRequest, by_id: bool) -> dict[Key, FetchTarget]:
@@ -282,20 +304,30 @@ def _targets(node: Any, request: FetchRequest, by_id: bool) -> dict[Key, FetchTa
     return targets
 
 
-def _update(node: Any, session: FetchSession, request: FetchRequest, by_id: bool) -> None:
+def _update(node: Any, session: FetchSession, request: FetchRequest, by_id: bool) -> list[FetchTarget]:
     targets = session.targets
+    named: list[FetchTarget] = []
     for topic in request.topics:
         for asked in topic.partitions:
             known = targets.get((topic.topic_id if by_id else topic.topic, asked.partition))
             if known is not None:
                 known.update(asked)
+                named.append(known)
             else:
                 name = _topic_name(node, topic.topic_id) if by_id else topic.topic
                 target = FetchTarget(name, topic.topic_id, by_id, asked)
                 targets[target.key] = target
+                named.append(target)
+    view = session.view
     for forgotten in request.forgotten_topics_data:
         for index in forgotten.partitions:
-            targets.pop((forgotten.topic_id if by_id else forgotten.topic, index), None)
+            key = (forgotten.topic_id if by_id else forgotten.topic, index)
+            gone = targets.pop(key, None)
+            if view is not None:
+                view.forget(key)
+            if gone in named:
+                named.remove(gone)
+    return named
 
 
 def _topic_name(node: Any, topic_id: bytes) -> str | None:

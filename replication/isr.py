@@ -85,6 +85,11 @@ class FollowerState:
             self.last_fetch_leader_end = leader_end
         self.last_fetch_ms = now_ms
 
+    def idle_until(self, now_ms: int) -> None:
+        """It had everything until now without being asked about this partition."""
+        if now_ms > self.last_caught_up_ms:
+            self.last_caught_up_ms = now_ms
+
     def caught_up(self, leader_end: int, now_ms: int, lag_ms_max: int) -> bool:
         return self.log_end_offset == leader_end or now_ms - self.last_caught_up_ms <= lag_ms_max
 

@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.dispatch import Deferred, RequestContext
 from pylogd.broker.fetch_plan import READ_COMMITTED, FetchParams, Plan, make_plan, warm
+from pylogd.broker.follower_session import FollowerView
 from pylogd.broker.leaders import add_leader_endpoint, current_leader
-from pylogd.broker.sessions import FetchContext, FetchTarget, open_context
+from pylogd.broker.sessions import FetchContext, FetchTarget, IncrementalContext, open_context
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, NodeEndpoint
 
@@ -54,11 +55,28 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
         max_bytes=max_bytes,
         now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,
     )
-    targets = list(context.targets())
-    plan = make_plan(ctx.node, targets, params, first=True)
-    if not plan.cold and (plan.size >= params.min_bytes or plan.urgent or request.max_wait_ms <= 0 or not targets):
-        return _respond(ctx, context, plan)
-    return _Poll(ctx, context, targets, params, request.max_wait_ms).start(plan)
+    if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
+        view = _follower_view(ctx.node, context, params)
+        plan = view.start(params, context.named)
+        poll: _Poll = _FollowerPoll(ctx, context, view, params, request.max_wait_ms)
+    else:
+        targets = list(context.targets())
+        plan = make_plan(ctx.node, targets, params, first=True)
+        if not targets:
+            return _respond(ctx, context, plan)
+        poll = _Poll(ctx, context, targets, params, request.max_wait_ms)
+    if not plan.cold and (plan.size >= params.min_bytes or plan.urgent or request.max_wait_ms <= 0):
+        return poll.respond(plan)
+    return poll.start(plan)
+
+
+def _follower_view(node: Any, context: IncrementalContext, params: FetchParams) -> FollowerView:
+    session = context.session
+    view = session.view
+    if view is None:
+        node.sessions.remove_older(params.replica_id, params.replica_epoch)
+        view = session.view = FollowerView(node, params.replica_id, params.replica_epoch, session.targets)
+    return view
 
 
 def error_response(ctx: RequestContext, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
@@ -122,6 +140,9 @@ class _Poll:
         self._decide(plan)
         return self._deferred
 
+    def respond(self, plan: Plan) -> FetchResponse:
+        return _respond(self._ctx, self._context, plan)
+
     def woken(self) -> None:
         """Something moved in one of the partitions."""
         self._leave()
@@ -130,7 +151,10 @@ class _Poll:
     def _replan(self) -> None:
         if not self._deferred.resolved:
             nowait = self._warm_attempts < _WARM_ATTEMPTS
-            self._decide(make_plan(self._ctx.node, self._targets, self._params, first=False, nowait=nowait))
+            self._decide(self._plan(nowait))
+
+    def _plan(self, nowait: bool) -> Plan:
+        return make_plan(self._ctx.node, self._targets, self._params, first=False, nowait=nowait)
 
     def _decide(self, plan: Plan) -> None:
         loop = self._ctx.connection.loop
@@ -140,7 +164,7 @@ class _Poll:
             job = self._ctx.node.workers.offload(warm, plan.cold)
             job.add_done_callback(lambda _: self._replan())
         elif plan.size >= self._params.min_bytes or plan.urgent or left <= 0:
-            self._deferred.resolve(_respond(self._ctx, self._context, plan))
+            self._deferred.resolve(self.respond(plan))
         else:
             self._wait(left)
 
@@ -167,3 +191,43 @@ class _Poll:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+
+class _FollowerPoll(_Poll):
+    """A follower's Fetch: its session is told which partitions move, however many they are."""
+
+    __slots__ = ("_scheduled", "_view")
+
+    def __init__(
+        self, ctx: RequestContext, context: FetchContext, view: FollowerView, params: FetchParams, max_wait_ms: int
+    ) -> None:
+        super().__init__(ctx, context, [], params, max_wait_ms)
+        self._view = view
+        self._scheduled = False
+
+    def respond(self, plan: Plan) -> FetchResponse:
+        self._view.answered(plan)
+        return super().respond(plan)
+
+    def schedule(self) -> None:
+        """Some partition moved; others may in the same turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            self._ctx.connection.loop.call_soon(self._run)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self._view.poll is self:
+            self.woken()
+
+    def _plan(self, nowait: bool) -> Plan:
+        return self._view.replan(self._params, nowait)
+
+    def _wait(self, left: float) -> None:
+        self._view.poll = self
+        self._timer = self._ctx.connection.loop.call_later(left, self._expire)
+
+    def _leave(self) -> None:
+        if self._view.poll is self:
+            self._view.poll = None
+        super()._leave()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -170,3 +171,15 @@ def test_a_leader_that_vanishes_is_found_again(cluster: ReplicaCluster) -> None:
     cluster.nodes[1].call(lambda: [connection.close() for connection in list(server.connections)])
     produce(cluster, 1, "t", b"b")
     cluster.wait_replicated("t", 2)
+
+
+def test_an_idle_follower_waits_instead_of_asking_in_a_loop(cluster: ReplicaCluster) -> None:
+    cluster.place("t", leader=1, isr=(1, 2, 3), epoch=0, partition_epoch=0)
+    produce(cluster, 1, "t", b"a")
+    eventually(lambda: cluster.log(2, "t").high_watermark == 1)
+    sessions = cluster.nodes[1].sessions
+    before = {session.id: session.epoch for session in sessions._sessions.values()}
+    assert len(before) == 2
+    time.sleep(0.5)  # two or three waits of 200 ms
+    for session_id, epoch in before.items():
+        assert 1 <= sessions.get(session_id).epoch - epoch <= 4

@@ -1,0 +1,126 @@
+"""A follower's fetch session at work: only partitions in which something happened are looked at.
+
+A consumer's session is planned whole. A follower's may hold thousands of partitions and is used many times a second, so
+it keeps two sets: `dirty` has every partition that moved since the follower was last told that it has everything, was
+named in a request, or must be answered with an error; `behind` has those in which the follower is not in sync, whose
+progress counts with every fetch even if it is not named, because the cluster's view of the follower may have changed.
+All others are idle: the follower is at the leader's end, and a watch in the partition tells when that ends. That moment
+is also when the leader writes down until when the follower was caught up.
+
+`dirty` is ordered: a partition that was named goes to the end, so that one that got nothing because the response was
+full comes first in the next.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.fetch_plan import FetchParams, Plan, make_plan
+
+if TYPE_CHECKING:
+    from pylogd.broker.sessions import FetchTarget, Key
+    from pylogd.replication.partition import Partition
+
+
+class _Watch:
+    """Registered with one partition as long as the session lives."""
+
+    __slots__ = ("_view", "partition", "target")
+
+    def __init__(self, view: FollowerView, target: FetchTarget, partition: Partition) -> None:
+        self._view = view
+        self.target = target
+        self.partition = partition
+        partition.waiters.fetches[self] = None
+
+    def woken(self) -> None:
+        view, target = self._view, self.target
+        if target.key not in view.dirty:
+            follower = self.partition.followers.get(view.replica_id)
+            if follower is not None:
+                follower.idle_until(view.fetched_ms)
+            view.dirty[target.key] = target
+        if view.poll is not None:
+            view.poll.schedule()
+
+    def leave(self) -> None:
+        self.partition.waiters.fetches.pop(self, None)
+
+
+class FollowerView:
+    """What one follower's session has to look at."""
+
+    __slots__ = ("_node", "_watches", "behind", "dirty", "fetched_ms", "poll", "replica_epoch", "replica_id")
+
+    def __init__(self, node: Any, replica_id: int, replica_epoch: int, targets: dict[Key, FetchTarget]) -> None:
+        self._node = node
+        self.replica_id = replica_id
+        self.replica_epoch = replica_epoch
+        self.dirty: dict[Key, FetchTarget] = dict(targets)
+        self.behind: dict[Key, FetchTarget] = dict(targets)
+        #: When the session was last used.
+        self.fetched_ms = 0
+        #: The long poll that waits, if any.
+        self.poll: Any = None
+        self._watches: dict[Key, _Watch] = {}
+
+    def forget(self, key: Key) -> None:
+        self.dirty.pop(key, None)
+        self.behind.pop(key, None)
+        watch = self._watches.pop(key, None)
+        if watch is not None:
+            watch.leave()
+
+    def close(self) -> None:
+        """The session is over."""
+        for watch in self._watches.values():
+            watch.leave()
+        self._watches.clear()
+        self.dirty.clear()
+        self.behind.clear()
+
+    def start(self, params: FetchParams, named: list[FetchTarget]) -> Plan:
+        """A request has arrived: the fetch offsets count as the follower's progress."""
+        self.fetched_ms = params.now_ms
+        dirty = self.dirty
+        for key, target in self.behind.items():
+            if key not in dirty:
+                dirty[key] = target
+        for target in named:
+            dirty.pop(target.key, None)
+            dirty[target.key] = target
+        hosted = self._node.replicas.by_id
+        watches = self._watches
+        for key, target in dirty.items():
+            partition = hosted.get(key)
+            watch = watches.get(key)
+            if partition is not None and (
+                watch is None or watch.partition is not partition or watch.target is not target
+            ):
+                if watch is not None:
+                    watch.leave()
+                watches[key] = _Watch(self, target, partition)
+        return make_plan(self._node, list(dirty.values()), params, first=True)
+
+    def replan(self, params: FetchParams, nowait: bool) -> Plan:
+        return make_plan(self._node, list(self.dirty.values()), params, first=False, nowait=nowait)
+
+    def answered(self, plan: Plan) -> None:
+        """This plan is the response: what needs no second look is idle from now on."""
+        hosted = self._node.replicas.by_id
+        dirty, behind = self.dirty, self.behind
+        for target, answer in plan.answers:
+            key = target.key
+            partition = hosted.get(key)
+            if partition is None or not partition.is_leader:
+                continue
+            if self.replica_id in partition.maximal_isr:
+                behind.pop(key, None)
+            else:
+                behind[key] = target
+            if (
+                answer.error_code == 0
+                and answer.diverging_epoch.epoch < 0
+                and target.fetch_offset >= partition.log.log_end_offset
+            ):
+                dirty.pop(key, None)
