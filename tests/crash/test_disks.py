@@ -1,7 +1,7 @@
-"""A disk that fills up: writes fail with KAFKA_STORAGE_ERROR, reads go on, and it heals when space returns.
+"""A disk that fills up, and a disk that fails, under a real broker.
 
-The broker runs in a mount namespace of its own with a small tmpfs as its data directory, which the test reaches
-through the process's root in /proc.
+The small disk is a tmpfs in a mount namespace of the broker's own, which the test reaches through the process's root
+in /proc.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -58,8 +58,10 @@ def broker(tmp_path: Path) -> Iterator[SmallDisk]:
 
 
 def test_full_disk(broker: SmallDisk) -> None:
+    """Writes fail with KAFKA_STORAGE_ERROR, reads go on, and it heals by itself when space returns."""
     Admin(broker.bootstrap).create("filling")
-    (broker.inside / "filler").write_bytes(bytes(FILLER_BYTES))
+    filler = broker.inside / "filler"
+    filler.write_bytes(bytes(FILLER_BYTES))
     value = os.urandom(100_000)
     placed: list[tuple[int, bytes]] = []
     with Client(broker.port) as client:
@@ -84,7 +86,7 @@ def test_full_disk(broker: SmallDisk) -> None:
         assert [(m.offset, m.value) for m in found] == placed
         assert confluent.watermarks(broker.bootstrap, "filling") == (0, len(placed))
         assert send(1000) is ErrorCode.KAFKA_STORAGE_ERROR
-        (broker.inside / "filler").unlink()
+        filler.unlink()
         before = len(placed)
         eventually(lambda: send(2000) is ErrorCode.NONE)
         for number in range(3000, 3020):
@@ -93,3 +95,35 @@ def test_full_disk(broker: SmallDisk) -> None:
     found = confluent.consume(broker.bootstrap, "filling", len(placed))
     assert [(m.offset, m.value) for m in found] == placed
     assert "space" in broker.log_text().lower()
+
+
+def test_failed_disk(new_pylogd: Callable[..., Pylogd], tmp_path: Path) -> None:
+    """One of two log directories loses its files: its partitions go offline, the others do not notice."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    dirs = {"log.dirs": f"{good},{bad}", "metadata.log.dir": str(good), "log.segment.bytes": "1048576"}
+    broker = new_pylogd(dirs)
+    Admin(broker.bootstrap).create("spread", partitions=10)
+    homes = {p: bad if (bad / f"spread-{p}").exists() else good for p in range(10)}
+    assert set(homes.values()) == {good, bad}
+    with Client(broker.port) as client:
+
+        def send(partition: int, size: int = 1) -> ErrorCode:
+            answer = client.ask(produce_request("spread", records(b"x" * size), partition), 9)
+            return ErrorCode(answer.responses[0].partition_responses[0].error_code)
+
+        assert {send(p) for p in range(10)} == {ErrorCode.NONE}
+        for partition, home in homes.items():
+            if home == bad:
+                shutil.rmtree(bad / f"spread-{partition}")
+        # The next segment cannot be made where the folder is missing.
+        lost = next(p for p, home in homes.items() if home == bad)
+        assert send(lost, 600_000) is ErrorCode.NONE
+        assert send(lost, 600_000) is ErrorCode.KAFKA_STORAGE_ERROR
+        refused = {ErrorCode.KAFKA_STORAGE_ERROR, ErrorCode.NOT_LEADER_OR_FOLLOWER}
+        for partition, home in homes.items():
+            if home == good:
+                assert send(partition) is ErrorCode.NONE
+            else:
+                assert send(partition) in refused
+    for partition in (p for p in range(10) if homes[p] == good):
+        assert confluent.watermarks(broker.bootstrap, "spread", partition) == (0, 2)
