@@ -30,22 +30,36 @@ class ProducerIds:
 
     async def next(self) -> int:
         """COORDINATOR_LOAD_IN_PROGRESS when the controller gives no block: the producer tries again."""
+        await self.ready()
+        given = self.take()
+        if given is None:
+            code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+            raise KafkaError(code, "The controller gave no block of producer ids")
+        return given
+
+    async def ready(self) -> None:
+        """Returns when there is an id to take, or the controller gave none."""
+        if self._next >= self._end and self._following is None:
+            await asyncio.shield(self._start())
+
+    def take(self) -> int | None:
+        """An id if there is one at hand."""
         if self._next >= self._end:
             if self._following is None:
-                await asyncio.shield(self._start())
-            if self._next >= self._end:
-                if self._following is None:
-                    code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-                    raise KafkaError(code, "The controller gave no block of producer ids")
-                first, count = self._following
-                self._following = None
-                self._next, self._end = first, first + count
-                self._prefetch_at = first + int(count * _PREFETCH)
+                return None
+            first, count = self._following
+            self._following = None
+            self._next, self._end = first, first + count
+            self._prefetch_at = first + int(count * _PREFETCH)
         given = self._next
         self._next += 1
         if self._next >= self._prefetch_at and self._following is None:
-            self._start()
+            self.prefetch()
         return given
+
+    def prefetch(self) -> None:
+        """Have the next block fetched."""
+        self._start()
 
     def _start(self) -> asyncio.Task[None]:
         if self._request is None:

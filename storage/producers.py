@@ -83,7 +83,7 @@ class ProducerStates:
         Changes nothing. `marker` is that of a control batch, `transaction_version` the one of the coordinator that
         writes it. `guard` is what `start_verification` gave for a transactional batch; None when nobody asks for it."""
         entry = self.producers.get(header.producer_id)
-        if guard is not None:
+        if guard is not None and header.attributes & _TXN_FLAG:
             original = self._check_verified(entry, header, offset, origin, guard)
             if original is not None:
                 return original

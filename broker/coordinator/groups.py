@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.coordinator.classic import Caller, ClassicProtocol
 from pylogd.broker.coordinator.classic_group import ClassicGroup, State
+from pylogd.broker.coordinator.consumer.classic_members import ClassicMembers
+from pylogd.broker.coordinator.consumer.describe import describe
+from pylogd.broker.coordinator.consumer.protocol import ConsumerProtocol
 from pylogd.broker.coordinator.effects import Effects
-from pylogd.broker.coordinator.group import CLASSIC
+from pylogd.broker.coordinator.group import CLASSIC, CONSUMER, UNKNOWN_MEMBER
 from pylogd.broker.coordinator.offsets import CommittedOffset, Offsets
 from pylogd.broker.coordinator.records import CoordinatorRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages import group_records as records
+from pylogd.protocol.messages import consumer_group_describe, group_records as records
 from pylogd.protocol.messages.delete_groups import DeletableGroupResult
 from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pylogd.protocol.messages.join_group import JoinGroupResponse
@@ -39,19 +42,25 @@ NO_OFFSET = -1
 
 
 class GroupState:
-    """`config` gives the broker's settings by name, `new_id()` the random part of a member id."""
+    """`config` gives the broker's settings by name, `new_id()` the random part of a member id, `image()` the cluster's
+    metadata."""
 
     classes: Mapping[int, Any] = {
         0: (records.LegacyOffsetCommitKey, records.LegacyOffsetCommitValue),
         1: (records.OffsetCommitKey, records.OffsetCommitValue),
         2: (records.GroupMetadataKey, records.GroupMetadataValue),
+        **ConsumerProtocol.classes,
     }
 
-    def __init__(self, config: Mapping[str, Any], new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, config: Mapping[str, Any], new_id: Callable[[], str], image: Callable[[], ClusterImage]
+    ) -> None:
         self.config = config
         self.groups: dict[str, Any] = {}
         self.offsets = Offsets()
         self.classic = ClassicProtocol(self.groups, config, new_id)
+        self.consumer = ConsumerProtocol(self.groups, self.classic, config, image, new_id)
+        self.classic_members = ClassicMembers(self.consumer)
 
     # -- replay
 
@@ -70,6 +79,8 @@ class GroupState:
             self.offsets.replay(key, value, offset, producer_id)
         elif kind == 2:
             self.classic.replay(key, value)
+        else:
+            self.consumer.replay(key, value)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, committed)
@@ -80,6 +91,8 @@ class GroupState:
         for group in tuple(self.groups.values()):
             if group.kind == CLASSIC:
                 self.classic.loaded(effects, group)
+            else:
+                self.consumer.loaded(effects, group)
         self._schedule_expiry(effects)
 
     def metadata_changed(self, effects: Effects, delta: ImageDelta, image: ClusterImage) -> None:
@@ -87,6 +100,7 @@ class GroupState:
             effects.atomic = False
             gone = {topic.name: topic.id for topic in delta.deleted_topics.values()}
             self.offsets.topics_deleted(effects, gone)
+        self.consumer.metadata_changed(effects, delta, image)
 
     def _schedule_expiry(self, effects: Effects) -> None:
         effects.after("expiry", self.config["offsets.retention.check.interval.ms"], self.expire)
@@ -141,8 +155,35 @@ class GroupState:
                 self.classic.committed(effects, group, request.member_id)
         elif generation >= 0:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
-        metadata_max: int = self.config["offset.metadata.max.bytes"]
         retention_ms = request.retention_time_ms if version <= 4 else -1
+        self._commit_all(effects, group_id, commits, retention_ms)
+        effects.answer(reply, response)
+
+    def commit_in_transaction(
+        self, effects: Effects, reply: Any, request: Any, version: int, commits: list[Commit], response: Any
+    ) -> None:
+        """Like `commit`; the event runs for a producer, so what it writes is pending until the transaction ends."""
+        group = self.groups.get(request.group_id)
+        if group is not None:
+            try:
+                group.check_offset_commit(
+                    request.member_id,
+                    request.group_instance_id,
+                    request.generation_id,
+                    transactional=True,
+                    version=version,
+                )
+            except KafkaError as refusal:
+                if refusal.code is ErrorCode.STALE_MEMBER_EPOCH:
+                    raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
+                raise
+        elif request.generation_id >= 0:
+            raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
+        self._commit_all(effects, request.group_id, commits, -1)
+        effects.answer(reply, response)
+
+    def _commit_all(self, effects: Effects, group_id: str, commits: list[Commit], retention_ms: int) -> None:
+        metadata_max: int = self.config["offset.metadata.max.bytes"]
         commit = self.offsets.commit
         for topic, topic_id, partition, answer in commits:
             metadata = partition.committed_metadata
@@ -160,7 +201,6 @@ class GroupState:
                 metadata,
                 retention_ms,
             )
-        effects.answer(reply, response)
 
     def fetch(self, effects: Effects, reply: Any, request: Any, require_stable: bool) -> None:
         """Offsets of one group; null topics are all it has."""

@@ -41,13 +41,25 @@ _RETRIABLE = (
 class _Ending:
     """One prepared transaction whose markers are under way."""
 
-    __slots__ = ("commit", "failures", "producer_epoch", "producer_id", "retry", "shard", "state", "transaction")
+    __slots__ = (
+        "commit",
+        "failures",
+        "producer_epoch",
+        "producer_id",
+        "retry",
+        "shard",
+        "state",
+        "transaction",
+        "unmarked",
+    )
 
     def __init__(self, shard: Shard, transaction: Transaction) -> None:
         self.shard = shard
         #: A shard that started over has another one, and sends the markers itself.
         self.state = shard.state
         self.transaction = transaction
+        #: Belongs to this transaction only: the next one of the same id has another.
+        self.unmarked = transaction.unmarked
         self.commit = transaction.state is TxnState.PREPARE_COMMIT
         self.producer_id = transaction.producer_id
         self.producer_epoch = transaction.producer_epoch
@@ -56,7 +68,8 @@ class _Ending:
 
     @property
     def obsolete(self) -> bool:
-        return self.shard.closed or self.shard.state is not self.state or not self.shard.active
+        shard = self.shard
+        return not shard.active or shard.state is not self.state or self.transaction.unmarked is not self.unmarked
 
     @property
     def marker(self) -> Marker:
@@ -95,7 +108,7 @@ class Markers:
             registered = None if known is None else known.partition(index)
             if registered is None:
                 _LOGGER.info("%s-%d is gone: it needs no marker of %r", topic, index, ending.transaction)
-                ending.transaction.unmarked.pop((topic, index), None)
+                ending.unmarked.pop((topic, index), None)
             elif registered.leader == node.broker_id:
                 self._append(ending, (topic, index))
             elif registered.leader < 0:
@@ -178,7 +191,7 @@ class Markers:
         if ending.obsolete or self._closed:
             return
         if code is ErrorCode.NONE or code in _NOTHING_THERE:
-            ending.transaction.unmarked.pop(partition, None)
+            ending.unmarked.pop(partition, None)
             ending.failures = 0
             self._complete_if_done(ending)
         elif code in _FENCED:
@@ -203,7 +216,7 @@ class Markers:
 
     def _complete_if_done(self, ending: _Ending) -> None:
         transaction = ending.transaction
-        if transaction.unmarked or ending.obsolete or transaction.state not in PREPARED:
+        if ending.unmarked or ending.obsolete or transaction.state not in PREPARED:
             return
         state = ending.state
         ending.shard.submit(

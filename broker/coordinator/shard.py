@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pylogd.controller.delta import ImageDelta
     from pylogd.controller.image import ClusterImage
     from pylogd.replication.partition import Partition
+    from pylogd.storage.verification import Guard
 
 _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 
@@ -119,10 +120,16 @@ class Shard:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
 
     def submit(
-        self, event: Event, reply: Any = None, *, writes: bool = True, producer: tuple[int, int] | None = None
+        self,
+        event: Event,
+        reply: Any = None,
+        *,
+        writes: bool = True,
+        producer: tuple[int, int] | None = None,
+        guard: Guard | None = None,
     ) -> Any:
         """Run an event now and carry out its effects; returns `reply`. `producer` is (id, epoch) of the transaction to
-        which the event's records belong."""
+        which the event's records belong, `guard` what its coordinator was asked under (None: it was not)."""
         self.check()
         if reply is not None:
             self._owed[reply] = None
@@ -133,6 +140,9 @@ class Shard:
             self._refuse(effects, reply, ErrorCode.NOT_ENOUGH_REPLICAS, None)
         else:
             try:
+                if producer is not None and guard is not None:
+                    # An append that is refused would cost the state: ask before.
+                    self.partition.log.producers.check_verified(*producer, guard)
                 event(effects)
             except KafkaError as refusal:
                 if effects.records:
@@ -145,7 +155,7 @@ class Shard:
                 _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
                 self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
                 return reply
-        self._carry_out(effects, producer)
+        self._carry_out(effects, producer, guard)
         return reply
 
     def _effects(self, producer: tuple[int, int] | None) -> Effects:
@@ -175,7 +185,7 @@ class Shard:
             code = _WRITE_ERRORS.get(code, code)
             effects.answer(reply, reply.refuse(code, message))
 
-    def _carry_out(self, effects: Effects, producer: tuple[int, int] | None) -> None:
+    def _carry_out(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
         if effects.records and not self._gather(effects):
             return
         for name, timer in effects.timers.items():
@@ -187,7 +197,7 @@ class Shard:
             self._send(effects.replies)
         if self._count:
             if producer is not None:
-                self.flush(producer)
+                self.flush(producer, guard)
             elif not self._flush_scheduled:
                 self._flush_scheduled = True
                 self.node.loop.call_soon(self._flush_due)
@@ -221,7 +231,7 @@ class Shard:
         if self.active:
             self.flush()
 
-    def flush(self, producer: tuple[int, int] | None = None) -> None:
+    def flush(self, producer: tuple[int, int] | None = None, guard: Guard | None = None) -> None:
         """Append what has gathered."""
         if not self._count:
             return
@@ -248,7 +258,7 @@ class Shard:
         )
         try:
             info = self.partition.append(
-                memoryview(records), acks=-1, now_ms=self.node.clock.now_ms(), origin=Origin.COORDINATOR
+                memoryview(records), acks=-1, now_ms=self.node.clock.now_ms(), origin=Origin.COORDINATOR, guard=guard
             )
         except KafkaError as failure:
             _LOGGER.warning("an append to %s failed: %s", self.partition.name, failure.message)
@@ -341,7 +351,8 @@ class Shard:
                 self._expiry = self.node.loop.call_later(deadline - now, self._expire)
                 return
             late = replies[:]
-            replies.clear()
+            # What nobody waits for, such as a coordinator's note to itself, has no deadline.
+            replies[:] = [pair for pair in late if pair[0] not in self._owed]
             for reply, _ in late:
                 if self._owed.pop(reply, self) is not self:
                     reply.fail(_WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])

@@ -47,6 +47,10 @@ class TransactionSettings(NamedTuple):
     abort_interval_ms: int = 10_000
     expiry_interval_ms: int = 3_600_000
 
+    def check_timeout(self, timeout_ms: int) -> None:
+        if not 0 < timeout_ms <= self.timeout_ms_max:
+            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
+
 
 class MarkersDue:
     """The coordinator's reply to itself: the decision is committed, its markers may be written."""
@@ -121,8 +125,6 @@ class TransactionsState:
     ) -> None:
         """Give a producer its id and epoch, fencing whoever had them. `expected` is what the producer believes to have
         when it recovers from an error. An open transaction is aborted first, and the producer asks again."""
-        if not 0 < timeout_ms <= self.settings.timeout_ms_max:
-            raise KafkaError(ErrorCode.INVALID_TRANSACTION_TIMEOUT)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = Transaction(transactional_id)

@@ -6,29 +6,35 @@
 4  PRODUCER_FENCED
 5  retriable transaction errors are known to the client (KIP-890)
 
-Without a transactional id the producer gets a new id at epoch 0. With one, the transaction coordinator answers; while a
-broker has none, the client hears what Kafka says then and tries again.
+Without a transactional id the producer gets a new id at epoch 0. With one its coordinator answers: the epoch is raised,
+which fences every earlier producer of that name.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.coordinator.effects import Reply
+from pylogd.broker.dispatch import Deferred, RequestContext
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+
+_PRODUCER_FENCED = 4
 
 
 def handle(
     ctx: RequestContext, request: InitProducerIdRequest
-) -> InitProducerIdResponse | Awaitable[InitProducerIdResponse]:
+) -> Deferred | Awaitable[InitProducerIdResponse]:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:
         return _new_identity(ctx)
     if request.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+    expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
+    reply = Reply(lambda code, message: error_response(ctx, request, code, message))
+    ctx.node.transactions.init_producer_id(reply, request.transactional_id, request.transaction_timeout_ms, expected)
+    return reply
 
 
 async def _new_identity(ctx: RequestContext) -> InitProducerIdResponse:
@@ -38,4 +44,6 @@ async def _new_identity(ctx: RequestContext) -> InitProducerIdResponse:
 def error_response(
     ctx: RequestContext, request: InitProducerIdRequest, code: ErrorCode, message: str | None
 ) -> InitProducerIdResponse:
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
     return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)

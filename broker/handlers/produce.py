@@ -19,6 +19,7 @@ told by hanging up.
 from __future__ import annotations
 
 import logging
+from collections.abc import Awaitable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,7 @@ from pylogd.protocol.messages.produce import (
 from pylogd.storage.validation import InvalidRecords, validate_produce_records
 
 if TYPE_CHECKING:
+    from pylogd.broker.handlers.produce_admission import Admission
     from pylogd.replication.partition import Partition
 
 _LOGGER = logging.getLogger("pylogd.broker")
@@ -63,11 +65,46 @@ _WITHOUT_LOG_START = frozenset(
 )
 
 
-def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | Deferred | None:
+def handle(
+    ctx: RequestContext, request: ProduceRequest
+) -> ProduceResponse | Deferred | Awaitable[ProduceResponse | None] | None:
+    if not _check_transactional(request):
+        return _append(ctx, request, None)
+    from pylogd.broker.handlers.produce_admission import Admission
+
+    admission = Admission(ctx, request)
+    if admission.ask() and not admission.concurrent:
+        return _append(ctx, request, admission)
+    return _append_when_admitted(ctx, request, admission)
+
+
+def _append_when_admitted(
+    ctx: RequestContext, request: ProduceRequest, admission: Admission
+) -> Awaitable[ProduceResponse | None]:
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            # The connection's buffer is its own again when this turn is over.
+            data.records = memoryview(bytearray(data.records))  # type: ignore[arg-type]
+
+    async def wait() -> ProduceResponse | None:
+        await admission.settled()
+        answer: Any = _append(ctx, request, admission)
+        if isinstance(answer, Deferred):
+            answered = ctx.node.loop.create_future()
+            answer.listen(lambda response: None if answered.done() else answered.set_result(response))
+            answer = await answered
+        return answer  # type: ignore[no-any-return]
+
+    return wait()
+
+
+def _append(
+    ctx: RequestContext, request: ProduceRequest, admission: Admission | None
+) -> ProduceResponse | Deferred | None:
+    """Append what may be appended; `admission` says it for transactional records."""
     node = ctx.node
     version = ctx.version
     acks = request.acks
-    _check_transactional(request)
     now_ms = node.clock.now_ms()
     by_id = version >= 13
     hosted = node.replicas.by_id if by_id else node.replicas.by_name
@@ -99,11 +136,10 @@ def handle(ctx: RequestContext, request: ProduceRequest) -> ProduceResponse | De
                         answers.append(PartitionProduceResponse(index, int(refusal.code), -1))
                         failed = True
                         continue
-                if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
-                    _verify_transaction(ctx, request, partition)
+                guard = None if admission is None else admission.guard_of(partition)
                 if partition.topic in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
-                info = partition.append(records, acks=acks, now_ms=now_ms, version=version)
+                info = partition.append(records, acks=acks, now_ms=now_ms, version=version, guard=guard)
             except KafkaError as refusal:
                 failed = True
                 answers.append(_refused(ctx, partition, index, refusal))
@@ -152,8 +188,10 @@ def error_response(
     return ProduceResponse(topics)
 
 
-def _check_transactional(request: ProduceRequest) -> None:
-    """Transactional records need a transactional id; checked for all partitions before anything is appended."""
+def _check_transactional(request: ProduceRequest) -> bool:
+    """Are there transactional records? They need a transactional id; checked for all partitions before anything is
+    appended."""
+    found = False
     for topic in request.topic_data:
         for data in topic.partition_data:
             records = data.records
@@ -164,21 +202,19 @@ def _check_transactional(request: ProduceRequest) -> None:
             if records[MAGIC_POS] > 2:
                 # Not a batch that this check could look into: the whole request fails, as it does in Kafka.
                 raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic {records[MAGIC_POS]} in a record batch")
-            if request.transactional_id is None and records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
-                raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
+                if request.transactional_id is None:
+                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                found = True
+    return found
 
 
-class _Unverified(KafkaError):
-    """Its message reaches the client."""
+class Unverified(KafkaError):
+    """Refused by the transaction's coordinator. `text` goes to the client when it says more than the code."""
 
-
-def _verify_transaction(ctx: RequestContext, request: ProduceRequest, partition: Partition) -> None:
-    """The coordinator must confirm that the partition belongs to the transaction; this broker has none to ask."""
-    code = ErrorCode.COORDINATOR_NOT_AVAILABLE
-    raise _Unverified(
-        ErrorCode.NOT_ENOUGH_REPLICAS,
-        f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
-    )
+    def __init__(self, code: ErrorCode, text: str | None = None) -> None:
+        super().__init__(code, text)
+        self.text = text
 
 
 def _refused(
@@ -186,8 +222,8 @@ def _refused(
 ) -> PartitionProduceResponse:
     code = refusal.code
     answer = PartitionProduceResponse(index, int(code), -1)
-    if isinstance(refusal, _Unverified):
-        answer.error_message = refusal.message
+    if isinstance(refusal, Unverified):
+        answer.error_message = refusal.text
         return answer
     if code not in _WITHOUT_LOG_START and code is not ErrorCode.INVALID_REQUIRED_ACKS and partition is not None:
         answer.log_start_offset = partition.log.log_start_offset if partition.is_leader else -1

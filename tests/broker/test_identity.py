@@ -51,7 +51,8 @@ def test_a_controller_without_answer(node: DataNode, client: Client) -> None:
 @pytest.mark.parametrize(
     ("fields", "code"),
     [
-        ({"transactional_id": "x"}, ErrorCode.COORDINATOR_NOT_AVAILABLE),
+        ({"transactional_id": "x", "transaction_timeout_ms": 1000}, ErrorCode.NOT_COORDINATOR),
+        ({"transactional_id": "x", "transaction_timeout_ms": 0}, ErrorCode.INVALID_TRANSACTION_TIMEOUT),
         ({"transactional_id": ""}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_id": 5}, ErrorCode.INVALID_REQUEST),
         ({"transactional_id": None, "producer_epoch": 5}, ErrorCode.INVALID_REQUEST),

@@ -11,14 +11,18 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, TypeVar
 
+from pylogd.broker.coordinator.service import GroupCoordinator
+from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.producer_ids import ProducerIds
 from pylogd.broker.server import Server
 from pylogd.broker.sessions import FetchSessions
 from pylogd.broker.telemetry import ClientTelemetry
+from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.image import ClusterImage
@@ -72,6 +76,10 @@ class DataNode:
         self.channel = Channel()
         self.kraft_version = 1
         self.producer_ids = ProducerIds(self)
+        self.publisher = SimpleNamespace(listeners=[])
+        self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
+        self.verifier = TransactionVerifier(self)
         self.telemetry = ClientTelemetry(self, random.Random(2))
         self.sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)

@@ -1,0 +1,40 @@
+"""AddOffsetsToTxn (key 25): a group's offsets will be committed in a producer's transaction, so the group's partition
+of `__consumer_offsets` joins it.
+
+1  throttling after the response
+2  PRODUCER_FENCED
+3  flexible
+4  TRANSACTION_ABORTABLE
+
+Clients of transaction version 2 do not send it: TxnOffsetCommit adds the partition.
+"""
+
+from __future__ import annotations
+
+from pylogd.broker.coordinator.service import OFFSETS_TOPIC
+from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+
+_PRODUCER_FENCED = 2
+
+
+def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred:
+    deferred = Deferred()
+    partition = (OFFSETS_TOPIC, ctx.node.groups.partition_of(request.group_id))
+
+    def done(codes: dict[tuple[str, int], ErrorCode]) -> None:
+        deferred.resolve(error_response(ctx, request, codes[partition], None))
+
+    ctx.node.transactions.add_partitions(
+        request.transactional_id, request.producer_id, request.producer_epoch, [partition], done
+    )
+    return deferred
+
+
+def error_response(
+    ctx: RequestContext, request: AddOffsetsToTxnRequest, code: ErrorCode, message: str | None
+) -> AddOffsetsToTxnResponse:
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return AddOffsetsToTxnResponse(error_code=int(code))

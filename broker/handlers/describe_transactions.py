@@ -1,0 +1,69 @@
+"""DescribeTransactions (key 65): the transactions of some transactional ids (KIP-664)."""
+
+from __future__ import annotations
+
+from pylogd.broker.coordinator.effects import Effects, Reply
+from pylogd.broker.coordinator.service import Parts
+from pylogd.broker.coordinator.shard import Shard
+from pylogd.broker.coordinator.transaction import PREPARED, Transaction
+from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TopicData,
+    TransactionState,
+)
+
+
+def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Deferred:
+    ids = request.transactional_ids
+    parts = Parts(len(ids), lambda states: DescribeTransactionsResponse(transaction_states=states))
+    for slot, transactional_id in enumerate(ids):
+        reply = Reply(lambda code, message, named=transactional_id: _failed(named, code))  # type: ignore[misc]
+        reply.listen(lambda state, slot=slot: parts.give(slot, state))  # type: ignore[misc]
+        try:
+            if not transactional_id:
+                raise KafkaError(ErrorCode.INVALID_REQUEST)
+            _describe(ctx.node.transactions.shard_of(transactional_id), reply, transactional_id)
+        except KafkaError as refusal:
+            reply.fail(refusal.code)
+    return parts.deferred
+
+
+def _describe(shard: Shard, reply: Reply, transactional_id: str) -> None:
+    def look(effects: Effects) -> None:
+        transaction = shard.state.transactions.get(transactional_id)
+        if transaction is None:
+            raise KafkaError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        effects.answer(reply, _described(transaction))
+
+    shard.submit(look, reply, writes=False)
+
+
+def _described(transaction: Transaction) -> TransactionState:
+    # Of a decided transaction what is left to do is shown.
+    partitions = transaction.unmarked if transaction.state in PREPARED else transaction.partitions
+    topics: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        topics.setdefault(topic, []).append(index)
+    return TransactionState(
+        transactional_id=transaction.transactional_id,
+        transaction_state=transaction.state.label,
+        transaction_timeout_ms=transaction.timeout_ms,
+        transaction_start_time_ms=transaction.start_ms,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.producer_epoch,
+        topics=[TopicData(topic=topic, partitions=indexes) for topic, indexes in topics.items()],
+    )
+
+
+def _failed(transactional_id: str, code: ErrorCode) -> TransactionState:
+    return TransactionState(transactional_id=transactional_id, error_code=int(code))
+
+
+def error_response(
+    ctx: RequestContext, request: DescribeTransactionsRequest, code: ErrorCode, message: str | None
+) -> DescribeTransactionsResponse:
+    states = [_failed(named, code) for named in request.transactional_ids]
+    return DescribeTransactionsResponse(transaction_states=states)

@@ -1,0 +1,43 @@
+"""EndTxn (key 26): a producer commits or aborts its transaction.
+
+1  throttling after the response
+2  PRODUCER_FENCED
+3  flexible
+4  TRANSACTION_ABORTABLE
+5  transaction version 2: the epoch is raised, and the response says with which id and epoch to go on (KIP-890)
+
+The reply means that the decision is committed; the markers follow.
+"""
+
+from __future__ import annotations
+
+from pylogd.broker.coordinator.effects import Reply
+from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+
+_PRODUCER_FENCED = 2
+_EPOCH_BUMP = 5
+
+
+def handle(ctx: RequestContext, request: EndTxnRequest) -> Deferred:
+    if not request.transactional_id:
+        raise KafkaError(ErrorCode.INVALID_REQUEST)
+    reply = Reply(lambda code, message: error_response(ctx, request, code, message))
+    ctx.node.transactions.end(
+        reply,
+        request.transactional_id,
+        request.producer_id,
+        request.producer_epoch,
+        request.committed,
+        2 if ctx.version >= _EPOCH_BUMP else 0,
+    )
+    return reply
+
+
+def error_response(
+    ctx: RequestContext, request: EndTxnRequest, code: ErrorCode, message: str | None
+) -> EndTxnResponse:
+    if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
+        code = ErrorCode.INVALID_PRODUCER_EPOCH
+    return EndTxnResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)

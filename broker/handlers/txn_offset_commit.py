@@ -1,0 +1,158 @@
+"""TxnOffsetCommit (key 28): a producer commits a group's offsets in its transaction; they count once it is committed.
+
+1  throttling after the response
+2  leader epochs
+3  flexible; member id and generation, which fence a consumer that was replaced (KIP-447)
+4  TRANSACTION_ABORTABLE
+5  transaction version 2: the offsets' partition joins the transaction with this request (KIP-890)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.coordinator.effects import Reply
+from pylogd.broker.coordinator.service import OFFSETS_TOPIC
+from pylogd.broker.verification import Operation, Question
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.txn_offset_commit import (
+    TxnOffsetCommitRequest,
+    TxnOffsetCommitResponse,
+    TxnOffsetCommitResponsePartition,
+    TxnOffsetCommitResponseTopic,
+)
+from pylogd.storage.verification import UNVERIFIED, Guard
+
+if TYPE_CHECKING:
+    from pylogd.broker.coordinator.groups import Commit
+    from pylogd.broker.coordinator.shard import Shard
+    from pylogd.broker.dispatch import Deferred, RequestContext
+
+_LOADING_KNOWN = 2
+_NO_SEQUENCE = -1
+
+#: What a failed question to the transaction's coordinator, or a failed write, means to the producer.
+_TRANSLATED = {
+    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+}
+
+
+def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Deferred:
+    commits, response = _split(ctx, request)
+    if not commits:
+        return response
+    if not request.group_id:
+        raise KafkaError(ErrorCode.INVALID_GROUP_ID)
+
+    def refuse(code: ErrorCode, message: str | None) -> TxnOffsetCommitResponse:
+        for commit in commits:
+            commit[3].error_code = int(_known(ctx, code))
+        return response
+
+    reply = Reply(refuse)
+    shard = ctx.node.groups.shard_of(request.group_id)
+    _verify(ctx, request, shard, reply, lambda guard: _commit(ctx, request, reply, commits, response, guard))
+    return reply
+
+
+def _split(
+    ctx: RequestContext, request: TxnOffsetCommitRequest
+) -> tuple[list[Commit], TxnOffsetCommitResponse]:
+    """The commits to partitions that exist, each with its place in the response."""
+    commits: list[Commit] = []
+    topics = []
+    for topic in request.topics:
+        known = ctx.node.image.topic(topic.name)
+        answers = []
+        for partition in topic.partitions:
+            answer = TxnOffsetCommitResponsePartition(partition.partition_index)
+            answers.append(answer)
+            if known is None or known.partition(partition.partition_index) is None:
+                answer.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+            else:
+                commits.append((known.name, known.id, partition, answer))
+        topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
+    return commits, TxnOffsetCommitResponse(topics=topics)
+
+
+def _verify(ctx: RequestContext, request: TxnOffsetCommitRequest, shard: Shard, reply: Reply, then: Any) -> None:
+    """`then(guard)` once the coordinator of the transaction knows that offsets are part of it."""
+    node = ctx.node
+    operation = Operation.of_offset_commit(ctx.version)
+    if operation is not Operation.ADD and not node.config["transaction.partition.verification.enable"]:
+        then(None)
+        return
+    guard = shard.partition.log.producers.start_verification(
+        request.producer_id,
+        _NO_SEQUENCE,
+        request.producer_epoch,
+        operation is Operation.ADD,
+        node.clock.now_ms(),
+    )
+    if guard is UNVERIFIED:
+        then(guard)
+        return
+    partition = (OFFSETS_TOPIC, shard.index)
+
+    def done(codes: dict[tuple[str, int], ErrorCode]) -> None:
+        code = codes.get(partition, ErrorCode.NONE)
+        if code is ErrorCode.NONE:
+            then(guard)
+        else:
+            reply.fail(code)
+
+    node.verifier.ask(
+        Question(
+            request.transactional_id, request.producer_id, request.producer_epoch, [partition], operation, done
+        )
+    )
+
+
+def _commit(
+    ctx: RequestContext,
+    request: TxnOffsetCommitRequest,
+    reply: Reply,
+    commits: list[Commit],
+    response: TxnOffsetCommitResponse,
+    guard: Guard | None,
+) -> None:
+    try:
+        shard = ctx.node.groups.shard_of(request.group_id)
+        shard.submit(
+            lambda effects: shard.state.commit_in_transaction(
+                effects, reply, request, ctx.version, commits, response
+            ),
+            reply,
+            producer=(request.producer_id, request.producer_epoch),
+            guard=guard,
+        )
+    except KafkaError as refusal:
+        reply.fail(refusal.code)
+
+
+def _known(ctx: RequestContext, code: ErrorCode) -> ErrorCode:
+    code = _TRANSLATED.get(code, code)
+    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < _LOADING_KNOWN:
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
+
+
+def error_response(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None
+) -> TxnOffsetCommitResponse:
+    """The same error for every partition."""
+    code = _known(ctx, code)
+    return TxnOffsetCommitResponse(
+        topics=[
+            TxnOffsetCommitResponseTopic(
+                topic.name,
+                [TxnOffsetCommitResponsePartition(row.partition_index, int(code)) for row in topic.partitions],
+            )
+            for topic in request.topics
+        ]
+    )
