@@ -49,7 +49,7 @@ class LockHeld(Exception):
 class File:
     """One file. `fd` is -1 while closed; hot paths test it themselves and call `open()` when they must."""
 
-    __slots__ = ("_closing", "_map", "_refs", "_system", "fd", "may_create", "path", "readonly", "used")
+    __slots__ = ("_closing", "_map", "_refs", "_system", "fd", "may_create", "path", "pooled", "readonly", "used")
 
     def __init__(self, system: FileSystem, path: str, readonly: bool) -> None:
         self._system = system
@@ -59,6 +59,8 @@ class File:
         self.may_create = not readonly
         self.fd = -1
         self.used = False
+        #: Whether the pool's list has this file; it stays there through a close until the hand comes by.
+        self.pooled = False
         self._refs = 0
         self._closing = False
         self._map: mmap.mmap | None = None
@@ -337,7 +339,9 @@ class FileSystem:
                 return file.fd
             file.fd = fd
             file.may_create = False
-            self._open.append(file)
+            if not file.pooled:
+                file.pooled = True
+                self._open.append(file)
             surplus = len(self._open) - self.open_files_max
         if surplus > 0 and threading.get_ident() == self._owner:
             file.used = True
@@ -351,11 +355,13 @@ class FileSystem:
             turns -= 1
             file = self._open.popleft()
             if file.fd < 0 and file._map is None:
+                file.pooled = False
                 wanted -= 1
             elif file.used or file.pinned or file is keep:
                 file.used = False
                 self._open.append(file)
             else:
+                file.pooled = False
                 file.close()
                 wanted -= 1
 

@@ -3,7 +3,9 @@
 Order: `.cleaned` files are complete and synced; they become `.swap` (last segment first), the old ones become
 `.deleted`, `.swap` files take the final names. While loading, any `.cleaned` file means the swap had not been decided,
 and `.swap` files from the same offset on are dropped with it; `.swap` files alone mean it had, and the old segments
-they cover go."""
+they cover go. A directory's changes reach the disk in the order in which they were made, and the files of the old
+segments are removed only after a sync of the directory, in a worker: nothing here waits for the disk.
+"""
 
 from __future__ import annotations
 
@@ -24,8 +26,6 @@ def replace_segments(log: Log, new: list[Segment], old: list[Segment]) -> None:
     with log.guarded("swapping compacted segments"):
         for segment in reversed(new):
             segment.change_suffix(SWAP_SUFFIX)
-        # The decision must be on disk before the old names vanish.
-        log.environment.files.sync_dir(log.directory)
         delete_segments(log, sorted(old, key=lambda segment: segment.base_offset), keep_snapshots=bases)
         for segment in new:
             segment.change_suffix("")
