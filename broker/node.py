@@ -19,6 +19,7 @@ from pylogd.broker import controller_listener
 from pylogd.broker.controller_channel import LocalChannel
 from pylogd.broker.controller_node import broker_endpoints, build_controller, controller_endpoints
 from pylogd.broker.coordinator.service import GroupCoordinator
+from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.format import Directories, FormatError, Formatter
@@ -31,6 +32,7 @@ from pylogd.broker.server import Server
 from pylogd.broker.sessions import FetchSessions
 from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.broker.topic_creation import TopicCreation
+from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.image import ClusterImage
 from pylogd.replication.isr import Standing
@@ -99,6 +101,8 @@ class Node:
         self.topic_creation = TopicCreation(self)
         self.publisher = MetadataPublisher(self)
         self.groups = GroupCoordinator(self)
+        self.transactions = TransactionCoordinator(self)
+        self.verifier = TransactionVerifier(self)
         self.logs = LogManager(
             self.loop,
             self.files,
@@ -235,6 +239,8 @@ class Node:
         if "server" in started:
             self.server.close()
         if "broker" in started:
+            self.verifier.close()
+            await self.transactions.close()
             await self.groups.close()
             self.fetchers.close()
             await self.isr_changes.stop()
