@@ -37,6 +37,7 @@ class FetchParams:
         "max_bytes",
         "min_bytes",
         "now_ms",
+        "rack",
         "read_committed",
         "replica_epoch",
         "replica_id",
@@ -54,6 +55,7 @@ class FetchParams:
         min_bytes: int,
         max_bytes: int,
         now_ms: int = 0,
+        rack: str = "",
     ) -> None:
         self.by_id = by_id
         self.replica_id = replica_id
@@ -64,6 +66,8 @@ class FetchParams:
         self.max_bytes = max_bytes
         #: When a follower's request arrived, on the monotonic clock.
         self.now_ms = now_ms
+        #: Where the consumer is, when replicas are selected by that (KIP-392).
+        self.rack = rack
 
     @property
     def from_follower(self) -> bool:
@@ -161,6 +165,12 @@ def _read(
             answer.diverging_epoch = diverging
             plan.urgent = True
             return answer
+    if params.rack and partition.is_leader:
+        nearer = nearest_replica(node, partition, params.rack, offset)
+        if nearer is not None:
+            answer.preferred_read_replica = nearer
+            plan.urgent = True
+            return answer
     if params.replica_id != CONSUMER:
         ceiling = log.log_end_offset
     elif params.read_committed:
@@ -190,6 +200,29 @@ def _read(
         _note_progress(partition, target, params)
         answer.high_watermark = log.high_watermark
     return answer
+
+
+def nearest_replica(node: Any, partition: Partition, rack: str, offset: int) -> int | None:
+    """The in-sync follower in the consumer's rack that is furthest ahead and has `offset`; None when the leader itself
+    is there, or nobody."""
+    brokers = node.image.brokers
+    me = brokers.get(node.broker_id)
+    if me is not None and me.rack == rack:
+        return None
+    best: tuple[int, int, int] | None = None
+    for replica, follower in partition.followers.items():
+        broker = brokers.get(replica)
+        if (
+            broker is not None
+            and not broker.fenced
+            and broker.rack == rack
+            and replica in partition.isr
+            and follower.log_start_offset <= offset <= follower.log_end_offset
+        ):
+            candidate = (follower.log_end_offset, follower.last_caught_up_ms, -replica)
+            if best is None or candidate > best:
+                best = candidate
+    return None if best is None else -best[2]
 
 
 def _note_progress(partition: Partition, target: FetchTarget, params: FetchParams) -> None:

@@ -140,7 +140,7 @@ replica.socket.receive.buffer.bytes int 65536 * high inert
     SO_RCVBUF of a follower's sockets.
 replica.high.watermark.checkpoint.interval.ms long 5000 * high
     How often high watermarks are saved.
-replica.selector.class string null * medium inert
+replica.selector.class string null * medium
     Class that picks the replica a consumer should read from.
 follower.fetch.last.tiered.offset.enable boolean false * medium cluster-wide inert
     Let an empty follower start at the last tiered offset.

@@ -1,4 +1,5 @@
-"""DeleteRecords (key 21): move the start of partitions up; what lies below is gone for readers at once.
+"""DeleteRecords (key 21): move the start of partitions up; what lies below is gone for readers at once, and the answer
+comes when it is gone from every living replica.
 
 1  throttling after the response
 2  flexible
@@ -6,7 +7,9 @@
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import RequestContext
+from typing import TYPE_CHECKING, Any
+
+from pylogd.broker.dispatch import Deferred, RequestContext
 from pylogd.broker.handlers.produce import INTERNAL_TOPICS
 from pylogd.broker.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -17,11 +20,15 @@ from pylogd.protocol.messages.delete_records import (
     DeleteRecordsTopicResult,
 )
 
+if TYPE_CHECKING:
+    from pylogd.replication.partition import Partition
+
 #: Stands for "everything up to the high watermark".
 HIGH_WATERMARK = -1
 
 
-def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse:
+def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
+    waiter = _Deletions(ctx)
     topics = []
     for topic in request.topics:
         answers = []
@@ -29,16 +36,20 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
             answer = DeleteRecordsPartitionResult(partition_index=asked.partition_index, low_watermark=-1)
             answers.append(answer)
             try:
-                answer.low_watermark = _delete(ctx, topic.name, asked.partition_index, asked.offset)
+                partition, offset = _delete(ctx, topic.name, asked.partition_index, asked.offset)
+                answer.low_watermark = partition.low_watermark
+                if answer.low_watermark < offset:
+                    waiter.wait(partition, offset, answer)
             except KafkaError as refusal:
                 answer.error_code = int(refusal.code)
         topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
-    return DeleteRecordsResponse(topics=topics)
+    response = DeleteRecordsResponse(topics=topics)
+    return waiter.start(response, request.timeout_ms) if waiter.waiting else response
 
 
-def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> int:
-    """Returns the low watermark."""
-    partition = ctx.node.replicas.get(topic, index)
+def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
+    """Deletes here; returns the partition and the offset below which records are gone."""
+    partition: Partition | None = ctx.node.replicas.get(topic, index)
     if partition is None:
         raise KafkaError(missing_partition_code(ctx.node, topic, index))
     if topic in INTERNAL_TOPICS:
@@ -51,8 +62,50 @@ def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> int:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {wanted} of {partition.name} is not valid")
     log.delete_records_before(wanted)
     partition.truncated()
-    low: int = partition.low_watermark
-    return low
+    return partition, wanted
+
+
+class _Deletions:
+    """Partitions in which followers still have records below the wanted offset."""
+
+    __slots__ = ("_ctx", "_deferred", "_parts", "_response", "_timer", "waiting")
+
+    def __init__(self, ctx: RequestContext) -> None:
+        self._ctx = ctx
+        self._parts: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
+        self._deferred = Deferred()
+        self._response: DeleteRecordsResponse | None = None
+        self._timer: Any = None
+        self.waiting = 0
+
+    def wait(self, partition: Partition, offset: int, answer: DeleteRecordsPartitionResult) -> None:
+        answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        self._parts.append((partition, answer))
+        self.waiting += 1
+        partition.waiters.await_start(offset, partition.leader_epoch, self, len(self._parts) - 1)
+
+    def start(self, response: DeleteRecordsResponse, timeout_ms: int) -> Deferred:
+        self._response = response
+        self._deferred.abandoned = self._leave
+        self._timer = self._ctx.connection.loop.call_later(max(timeout_ms, 0) / 1000, self._finish)
+        return self._deferred
+
+    def acknowledged(self, slot: int, code: ErrorCode) -> None:
+        partition, answer = self._parts[slot]
+        answer.error_code = int(code)
+        answer.low_watermark = partition.low_watermark if code is ErrorCode.NONE else -1
+        self.waiting -= 1
+        if self.waiting == 0 and self._timer is not None:
+            self._finish()
+
+    def _finish(self) -> None:
+        self._leave()
+        self._deferred.resolve(self._response)
+
+    def _leave(self) -> None:
+        self._timer.cancel()
+        for partition, _ in self._parts:
+            partition.waiters.forget(self)
 
 
 def error_response(

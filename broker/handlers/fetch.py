@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.dispatch import Deferred, RequestContext
-from pylogd.broker.fetch_plan import READ_COMMITTED, FetchParams, Plan, make_plan, warm
+from pylogd.broker.fetch_plan import CONSUMER, READ_COMMITTED, FetchParams, Plan, make_plan, warm
 from pylogd.broker.follower_session import FollowerView
 from pylogd.broker.leaders import add_leader_endpoint, current_leader
 from pylogd.broker.sessions import FetchContext, FetchTarget, IncrementalContext, open_context
@@ -54,6 +54,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,
+        rack=_rack(ctx, request) if replica_id == CONSUMER and request.rack_id else "",
     )
     if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
         view = _follower_view(ctx.node, context, params)
@@ -68,6 +69,12 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
     if not plan.cold and (plan.size >= params.min_bytes or plan.urgent or request.max_wait_ms <= 0):
         return poll.respond(plan)
     return poll.start(plan)
+
+
+def _rack(ctx: RequestContext, request: FetchRequest) -> str:
+    """The consumer's rack, if this broker sends consumers to the replica next to them."""
+    selector = ctx.node.config["replica.selector.class"] or ""
+    return request.rack_id if selector.rpartition(".")[2] == "RackAwareReplicaSelector" else ""
 
 
 def _follower_view(node: Any, context: IncrementalContext, params: FetchParams) -> FollowerView:

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages.delete_records import DeleteRecordsPartition, DeleteRecordsRequest, DeleteRecordsTopic
 from support.produce import fetch_request, produce_request, records, values
 from support.replicanode import ReplicaCluster
 from support.wait import eventually
@@ -183,3 +184,53 @@ def test_an_idle_follower_waits_instead_of_asking_in_a_loop(cluster: ReplicaClus
     time.sleep(0.5)  # two or three waits of 200 ms
     for session_id, epoch in before.items():
         assert 1 <= sessions.get(session_id).epoch - epoch <= 4
+
+
+def test_deleted_records_are_reported_once_they_are_gone_everywhere(cluster: ReplicaCluster) -> None:
+    cluster.place("t", leader=1, isr=(1, 2, 3), epoch=0, partition_epoch=0)
+    produce(cluster, 1, "t", b"a", b"b", b"c")
+    request = DeleteRecordsRequest(
+        topics=[DeleteRecordsTopic(name="t", partitions=[DeleteRecordsPartition(partition_index=0, offset=2)])],
+        timeout_ms=20_000,
+    )
+    with cluster.nodes[1].client() as client:
+        answer = client.ask(request, 2).topics[0].partitions[0]
+    assert (answer.error_code, answer.low_watermark) == (0, 2)
+    assert [cluster.log(n, "t").log_start_offset for n in (1, 2, 3)] == [2, 2, 2]
+
+
+def test_a_deletion_that_a_living_follower_does_not_confirm_times_out(cluster: ReplicaCluster) -> None:
+    cluster.place("t", leader=1, isr=(1, 2, 3), epoch=0, partition_epoch=0)
+    produce(cluster, 1, "t", b"a", b"b")
+    silent = cluster.nodes[3]
+    silent.call(silent.fetchers.remove, (silent.partition("t").topic_id, 0))
+    part = DeleteRecordsPartition(partition_index=0, offset=1)
+    request = DeleteRecordsRequest(topics=[DeleteRecordsTopic(name="t", partitions=[part])], timeout_ms=300)
+    with cluster.nodes[1].client() as client:
+        assert client.ask(request, 2).topics[0].partitions[0].error_code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_a_consumer_is_sent_to_the_replica_in_its_rack(tmp_path: Path) -> None:
+    selector = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+    cluster = ReplicaCluster(tmp_path, 3, replica_selector_class=selector, replica_fetch_wait_max_ms="50")
+    try:
+        for node in cluster.nodes.values():
+            for broker_id, rack in ((1, "x"), (2, "y"), (3, "z")):
+                node.image.brokers[broker_id].rack = rack
+        cluster.place("t", leader=1, isr=(1, 2, 3), epoch=0, partition_epoch=0)
+        produce(cluster, 1, "t", b"a")
+        eventually(lambda: cluster.log(3, "t").high_watermark == 1)
+
+        def fetch(broker_id: int, rack: str) -> Any:
+            request = fetch_request("t", 0)
+            request.rack_id = rack
+            with cluster.nodes[broker_id].client() as client:
+                return client.ask(request, 12).responses[0].partitions[0]
+
+        assert fetch(1, "z").preferred_read_replica == 3
+        assert values(fetch(1, "z").records) == []
+        assert values(fetch(3, "z").records) == [b"a"]
+        assert (fetch(1, "x").preferred_read_replica, values(fetch(1, "x").records)) == (-1, [b"a"])
+        assert fetch(1, "elsewhere").preferred_read_replica == -1
+    finally:
+        cluster.close()
