@@ -1,0 +1,321 @@
+"""Committed offsets: who may commit, what is kept, what expires (see support.group_transcript)."""
+
+from __future__ import annotations
+
+from support.group_transcript import check
+
+HOUR = 60 * 60 * 1000
+
+MEMBER = """
+    > a = join g version=3 protocols=range:{metadata}
+    write group g generation 0 None leader None
+    > wait 3000
+    a: m-1 generation 1 range leader m-1 members m-1({metadata})
+    > a = sync g member=m-1 generation=1 assign=m-1:x
+    write group g generation 1 range leader m-1 m-1({metadata}|x)
+    a: assignment x
+"""
+
+
+def test_a_simple_group() -> None:
+    check(
+        """
+        > f = fetch g t-0
+        f: t-0=-1
+        > c = commit g t-0=5 u-3=7
+        write offset g t-0 5
+        write offset g u-3 7
+        c: t-0 NONE u-3 NONE
+        > f = fetch g t-0 t-1 u-3
+        f: t-0=5 t-1=-1 u-3=7
+        > f = fetch g
+        f: t-0=5 u-3=7
+        > reload
+        > f = fetch g
+        f: t-0=5 u-3=7
+        > c = commit g t-0=5 metadata=012345678901234567890
+        c: t-0 OFFSET_METADATA_TOO_LARGE
+        > c = commit h t-0=1 member=m generation=1
+        c: GROUP_ID_NOT_FOUND
+        > c = commit h t-0=1 member=m generation=1 version=8
+        c: ILLEGAL_GENERATION
+        """
+    )
+
+
+def test_who_may_commit_to_a_group_with_members() -> None:
+    check(
+        MEMBER.format(metadata="")
+        + """
+        > c = commit g t-0=1 member=m-1 generation=1
+        write offset g t-0 1
+        c: t-0 NONE
+        > c = commit g t-0=1 member=m-1 generation=0
+        c: ILLEGAL_GENERATION
+        > c = commit g t-0=1 member=m-2 generation=1
+        c: UNKNOWN_MEMBER_ID
+        > c = commit g t-0=1
+        c: UNKNOWN_MEMBER_ID
+        > c = commit g t-0=1 member=m-1
+        c: ILLEGAL_GENERATION
+        > x = leave g member=m-1
+        write group g generation 2 None leader None
+        x: m-1 NONE
+        > c = commit g t-0=1 member=m-1 generation=1
+        c: UNKNOWN_MEMBER_ID
+        > c = commit g t-0=2
+        write offset g t-0 2
+        c: t-0 NONE
+        """
+    )
+
+
+def test_offsets_of_a_transaction_count_once_it_is_committed() -> None:
+    check(
+        """
+        > c = commit g t-0=5
+        write offset g t-0 5
+        c: t-0 NONE
+        > c = commit g t-0=9 t-1=9 producer=7
+        write offset g t-0 9
+        write offset g t-1 9
+        c: t-0 NONE t-1 NONE
+        > f = fetch g t-0 t-1
+        f: t-0=5 t-1=-1
+        > f = fetch g t-0 t-1 stable
+        f: t-0=UNSTABLE_OFFSET_COMMIT t-1=UNSTABLE_OFFSET_COMMIT
+        > reload
+        > f = fetch g t-0 stable
+        f: t-0=UNSTABLE_OFFSET_COMMIT
+        > end commit producer=7
+        > f = fetch g t-0 t-1 stable
+        f: t-0=9 t-1=9
+        """
+    )
+
+
+def test_offsets_of_an_aborted_transaction_never_count() -> None:
+    check(
+        """
+        > c = commit g t-0=9 producer=7
+        write offset g t-0 9
+        c: t-0 NONE
+        > c = commit g t-0=8 producer=8
+        write offset g t-0 8
+        c: t-0 NONE
+        > end abort producer=7
+        > f = fetch g t-0 stable
+        f: t-0=UNSTABLE_OFFSET_COMMIT
+        > end abort producer=8
+        > f = fetch g t-0 stable
+        f: t-0=-1
+        """
+    )
+
+
+def test_the_later_record_wins_not_the_later_marker() -> None:
+    check(
+        """
+        > c = commit g t-0=9 producer=7
+        write offset g t-0 9
+        c: t-0 NONE
+        > c = commit g t-0=10
+        write offset g t-0 10
+        c: t-0 NONE
+        > end commit producer=7
+        > f = fetch g t-0 stable
+        f: t-0=10
+        """
+    )
+
+
+def test_a_deleted_offset_takes_pending_ones_along() -> None:
+    check(
+        """
+        > c = commit g t-0=9 producer=7
+        write offset g t-0 9
+        c: t-0 NONE
+        > x = delete-offsets g t-0 t-1
+        write offset g t-0 gone
+        x: t-0 NONE t-1 NONE
+        > end commit producer=7
+        > f = fetch g t-0 stable
+        f: t-0=-1
+        > x = delete-offsets h t-0
+        x: GROUP_ID_NOT_FOUND
+        """
+    )
+
+
+# Version 1, one topic "t", no user data, as a consumer's subscription is written.
+SUBSCRIPTION = "\0\1\0\0\0\1\0\1t\0\0\0\0"
+
+
+def test_offsets_of_a_subscribed_topic_may_not_be_deleted() -> None:
+    check(
+        MEMBER.format(metadata=SUBSCRIPTION)
+        + """
+        > c = commit g t-0=1 u-0=1 member=m-1 generation=1
+        write offset g t-0 1
+        write offset g u-0 1
+        c: t-0 NONE u-0 NONE
+        > x = delete-offsets g t-0 u-0
+        write offset g u-0 gone
+        x: t-0 GROUP_SUBSCRIBED_TO_TOPIC u-0 NONE
+        """
+    )
+
+
+def test_offsets_of_other_protocols_may_not_be_deleted_while_there_are_members() -> None:
+    check(
+        """
+        > a = join g version=3 type=connect
+        write group g generation 0 None leader None
+        > x = delete-offsets g t-0
+        x: NON_EMPTY_GROUP
+        """
+    )
+
+
+def test_offsets_of_a_simple_group_expire_by_their_commit() -> None:
+    check(
+        f"""
+        > c = commit g t-0=1
+        write offset g t-0 1
+        c: t-0 NONE
+        > wait {HOUR - 1}
+        > expire
+        > c = commit g t-1=1
+        write offset g t-1 1
+        c: t-1 NONE
+        > wait 1
+        > expire
+        write offset g t-0 gone
+        > wait {HOUR}
+        > expire
+        write offset g t-1 gone
+        write group g gone
+        > l = list
+        l: nothing
+        """
+    )
+
+
+def test_offsets_of_a_group_expire_after_it_became_empty() -> None:
+    check(
+        MEMBER.format(metadata="")
+        + f"""
+        > c = commit g t-0=1 member=m-1 generation=1
+        write offset g t-0 1
+        c: t-0 NONE
+        > x = leave g member=m-1
+        write group g generation 2 None leader None
+        x: m-1 NONE
+        > wait {HOUR - 1}
+        > reload
+        > expire
+        > wait 1
+        > expire
+        write offset g t-0 gone
+        write group g gone
+        """
+    )
+
+
+def test_a_live_group_loses_only_offsets_of_topics_it_gave_up() -> None:
+    check(
+        MEMBER.format(metadata=SUBSCRIPTION)
+        + """
+        > c = commit g t-0=1 u-0=1 member=m-1 generation=1
+        write offset g t-0 1
+        write offset g u-0 1
+        c: t-0 NONE u-0 NONE
+        > reload
+        > expire
+        > wait 9000
+        > h = heartbeat g member=m-1 generation=1
+        h: NONE
+        """
+    ).now_ms += HOUR
+    play = check(
+        MEMBER.format(metadata=SUBSCRIPTION)
+        + """
+        > c = commit g t-0=1 u-0=1 member=m-1 generation=1
+        write offset g t-0 1
+        write offset g u-0 1
+        c: t-0 NONE u-0 NONE
+        """
+    )
+    play.now_ms += HOUR
+    assert play.perform("expire") == ["write offset g u-0 gone"]
+
+
+def test_a_retention_of_its_own_counts_first() -> None:
+    check(
+        """
+        > c = commit g t-0=1 retention=5000
+        write offset g t-0 1
+        c: t-0 NONE
+        > c = commit g t-1=1
+        write offset g t-1 1
+        c: t-1 NONE
+        > wait 4999
+        > reload
+        > expire
+        > wait 1
+        > expire
+        write offset g t-0 gone
+        """
+    )
+
+
+def test_an_empty_group_without_offsets_goes() -> None:
+    check(
+        """
+        > a = join g
+        write group g generation 0 None leader None
+        a: MEMBER_ID_REQUIRED m-1
+        > expire
+        write group g gone
+        > a = join g member=m-1
+        a: UNKNOWN_MEMBER_ID m-1
+        """
+    )
+
+
+def test_pending_offsets_keep_a_group_and_its_offsets() -> None:
+    check(
+        f"""
+        > c = commit g t-0=1
+        write offset g t-0 1
+        c: t-0 NONE
+        > c = commit g t-0=2 producer=7
+        write offset g t-0 2
+        c: t-0 NONE
+        > wait {HOUR}
+        > expire
+        > end abort producer=7
+        > expire
+        write offset g t-0 gone
+        write group g gone
+        """
+    )
+
+
+def test_offsets_of_a_deleted_topic_go() -> None:
+    check(
+        """
+        > c = commit g t-0=1 u-0=1
+        write offset g t-0 1
+        write offset g u-0 1
+        c: t-0 NONE u-0 NONE
+        > c = commit h t-1=2 producer=7
+        write offset h t-1 2
+        c: t-1 NONE
+        > topic-deleted t
+        write offset g t-0 gone
+        write offset h t-1 gone
+        > f = fetch g
+        f: u-0=1
+        """
+    )
