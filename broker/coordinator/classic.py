@@ -202,7 +202,7 @@ class ClassicProtocol:
             group.awaiting_join[new_id] = reply
             if group.state is State.COMPLETING_REBALANCE:
                 # The leader may have seen the old id, for which no assignment would ever be asked.
-                self._prepare_rebalance(effects, group, f"static member {new_id} joins again")
+                self.prepare_rebalance(effects, group, f"static member {new_id} joins again")
             else:
                 self._complete_if_joined(effects, group)
 
@@ -210,11 +210,11 @@ class ClassicProtocol:
 
     def _rebalance(self, effects: Effects, group: ClassicGroup, reason: str) -> None:
         if group.can_rebalance:
-            self._prepare_rebalance(effects, group, reason)
+            self.prepare_rebalance(effects, group, reason)
         else:
             self._complete_if_joined(effects, group)
 
-    def _prepare_rebalance(self, effects: Effects, group: ClassicGroup, reason: str) -> None:
+    def prepare_rebalance(self, effects: Effects, group: ClassicGroup, reason: str) -> None:
         if group.state is State.COMPLETING_REBALANCE:
             self._refuse_syncs(effects, group, ErrorCode.REBALANCE_IN_PROGRESS)
         group.pending_sync.clear()
@@ -306,7 +306,7 @@ class ClassicProtocol:
         for member_id in late:
             group.remove(member_id)
             effects.cancel(("heartbeat", group_id, member_id))
-        self._prepare_rebalance(effects, group, f"no SyncGroup came from {', '.join(late)}")
+        self.prepare_rebalance(effects, group, f"no SyncGroup came from {', '.join(late)}")
 
     # -- SyncGroup
 
@@ -345,7 +345,7 @@ class ClassicProtocol:
         except KafkaError as refusal:
             _LOGGER.warning("the assignment of group %s cannot be written: %s", group.group_id, refusal.message)
             self._refuse_syncs(effects, group, ErrorCode.UNKNOWN_SERVER_ERROR)
-            self._prepare_rebalance(effects, group, "its assignment could not be written")
+            self.prepare_rebalance(effects, group, "its assignment could not be written")
             return
         for member_id, parked in group.awaiting_sync.items():
             member = group.members[member_id]
@@ -481,7 +481,7 @@ class ClassicProtocol:
         for member in group.members.values():
             self._expect_heartbeat(effects, group, member.member_id, member.session_timeout_ms)
         if len(group.members) > self.config["group.max.size"]:
-            self._prepare_rebalance(effects, group, "the group has more members than are allowed now")
+            self.prepare_rebalance(effects, group, "the group has more members than are allowed now")
 
 
 def _protocols(request: Any) -> Protocols:

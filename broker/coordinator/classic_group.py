@@ -167,7 +167,7 @@ class ClassicGroup:
             if before is not None:
                 member.protocols = before.protocols
                 member.is_new = before.is_new
-            self._insert(member)
+            self.insert(member)
         self.previous_state = self.state
         self.state = State.STABLE if self.members else State.EMPTY
         self.state_timestamp_ms = value.current_state_timestamp
@@ -175,7 +175,7 @@ class ClassicGroup:
 
     # -- members
 
-    def _insert(self, member: Member) -> None:
+    def insert(self, member: Member) -> None:
         if member.instance_id is not None:
             self.static[member.instance_id] = member.member_id
         if self.leader is None:
@@ -191,7 +191,7 @@ class ClassicGroup:
     def add(self, member: Member, protocol_type: str, reply: Any) -> None:
         if not self.members:
             self.protocol_type = protocol_type
-        self._insert(member)
+        self.insert(member)
         self.pending_join.pop(member.member_id, None)
         self.awaiting_join[member.member_id] = reply
 

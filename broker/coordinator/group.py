@@ -34,8 +34,8 @@ class Group(Protocol):
 
     def check_offset_commit(
         self, member_id: str, instance_id: str | None, generation: int, *, transactional: bool, version: int
-    ) -> None:
-        """May this member commit?"""
+    ) -> Callable[[str, bytes, int], None] | None:
+        """May this member commit? What is returned is still to be asked for each topic, its id and partition."""
 
     def check_offset_fetch(self, member_id: str | None, member_epoch: int) -> None:
         """May this member fetch offsets?"""

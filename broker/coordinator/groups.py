@@ -15,7 +15,8 @@ from pylogd.broker.coordinator.group import CLASSIC, CONSUMER, UNKNOWN_MEMBER
 from pylogd.broker.coordinator.offsets import CommittedOffset, Offsets
 from pylogd.broker.coordinator.records import CoordinatorRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages import consumer_group_describe, group_records as records
+from pylogd.protocol.messages import consumer_group_describe
+from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.messages.delete_groups import DeletableGroupResult
 from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
 from pylogd.protocol.messages.join_group import JoinGroupResponse
@@ -117,20 +118,43 @@ class GroupState:
     # -- membership
 
     def join(self, effects: Effects, reply: Any, request: Any, caller: Caller) -> None:
-        group = self.groups.get(request.group_id)
-        if group is not None and group.kind != CLASSIC:
-            effects.answer(reply, JoinGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL))
+        group = self._consumer_group(request.group_id)
+        if group is not None and not group.is_empty:
+            try:
+                self.classic_members.join(effects, reply, group, request, caller)
+            except KafkaError as refusal:
+                if effects.records:
+                    raise
+                effects.answer(reply, JoinGroupResponse(error_code=refusal.code, member_id=request.member_id))
             return
+        if group is not None and request.member_id == UNKNOWN_MEMBER:
+            group.write_tombstones(effects)  # nobody is left in it: it becomes a classic one
         self.classic.join(effects, reply, request, caller)
 
     def sync(self, effects: Effects, reply: Any, request: Any) -> None:
-        self.classic.sync(effects, reply, request)
+        group = self._consumer_group(request.group_id)
+        if group is not None:
+            self.classic_members.sync(effects, reply, group, request)
+        else:
+            self.classic.sync(effects, reply, request)
 
     def heartbeat(self, effects: Effects, reply: Any, request: Any) -> None:
-        self.classic.heartbeat(effects, reply, request)
+        group = self._consumer_group(request.group_id)
+        if group is not None:
+            self.classic_members.heartbeat(effects, reply, group, request)
+        else:
+            self.classic.heartbeat(effects, reply, request)
 
     def leave(self, effects: Effects, reply: Any, request: Any) -> None:
-        self.classic.leave(effects, reply, request)
+        group = self._consumer_group(request.group_id)
+        if group is not None:
+            self.classic_members.leave(effects, reply, group, request)
+        else:
+            self.classic.leave(effects, reply, request)
+
+    def _consumer_group(self, group_id: str) -> Any:
+        group = self.groups.get(group_id)
+        return group if group is not None and group.kind == CONSUMER else None
 
     # -- offsets
 
@@ -148,9 +172,10 @@ class GroupState:
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(group_id)
         if group is not None:
-            group.check_offset_commit(
+            check = group.check_offset_commit(
                 request.member_id, request.group_instance_id, generation, transactional=False, version=version
             )
+            _check_each(check, commits)
             if group.kind == CLASSIC:
                 self.classic.committed(effects, group, request.member_id)
         elif generation >= 0:
@@ -166,13 +191,14 @@ class GroupState:
         group = self.groups.get(request.group_id)
         if group is not None:
             try:
-                group.check_offset_commit(
+                check = group.check_offset_commit(
                     request.member_id,
                     request.group_instance_id,
                     request.generation_id,
                     transactional=True,
                     version=version,
                 )
+                _check_each(check, commits)
             except KafkaError as refusal:
                 if refusal.code is ErrorCode.STALE_MEMBER_EPOCH:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
@@ -282,6 +308,18 @@ class GroupState:
         """Classic groups only; others have a call of their own."""
         effects.answer(reply, [self._described(group_id, version) for group_id in group_ids])
 
+    def describe_consumer_groups(self, effects: Effects, reply: Any, group_ids: Any) -> None:
+        found = []
+        for group_id in group_ids:
+            try:
+                group = self.consumer.find(group_id)
+            except KafkaError as refusal:
+                code, message = int(refusal.code), refusal.message
+                found.append(consumer_group_describe.DescribedGroup(code, message, group_id))
+            else:
+                found.append(describe(group, self.consumer.default_assignor, self.consumer.image()))
+        effects.answer(reply, found)
+
     def _described(self, group_id: str, version: int) -> DescribedGroup:
         group = self.groups.get(group_id)
         if group is None or group.kind != CLASSIC:
@@ -309,6 +347,12 @@ class GroupState:
                 for member in group.members.values()
             ],
         )
+
+
+def _check_each(check: Callable[[str, bytes, int], None] | None, commits: list[Commit]) -> None:
+    if check is not None:
+        for topic, topic_id, partition, _ in commits:
+            check(topic, topic_id, partition.partition_index)
 
 
 def _fetched(index: int, committed: CommittedOffset | None, topic_id: bytes) -> OffsetFetchResponsePartitions:

@@ -31,7 +31,7 @@ class GroupCoordinator:
     def _new_state(self, shard: Shard) -> Any:
         from pylogd.broker.coordinator.groups import GroupState
 
-        return GroupState(self.node.config, self._new_id)
+        return GroupState(self.node.config, self._new_id, lambda: self.node.image)
 
     def _new_id(self) -> str:
         """A random UUID as Java prints it."""

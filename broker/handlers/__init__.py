@@ -76,6 +76,8 @@ SUPPORTED: dict[ApiKey, Handler] = {
     # Kafka advertises telemetry only when a metrics reporter takes it; clients that ask anyway are answered.
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: Handler("get_telemetry_subscriptions", 0, 0, hidden=True),
     ApiKey.PUSH_TELEMETRY: Handler("push_telemetry", 0, 0, hidden=True),
+    ApiKey.CONSUMER_GROUP_HEARTBEAT: Handler("consumer_group_heartbeat", 0, 1),
+    ApiKey.CONSUMER_GROUP_DESCRIBE: Handler("consumer_group_describe", 0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: Handler("list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler("describe_topic_partitions", 0, 0),
 }
