@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 GROUP_KEYS: Final = parse_table("""
 # Group
-consumer.session.timeout.ms int 45000 1.. medium inert
+consumer.session.timeout.ms int 45000 1.. medium
     Session time-out of the members.
-consumer.heartbeat.interval.ms int 5000 1.. medium inert
+consumer.heartbeat.interval.ms int 5000 1.. medium
     Heartbeat interval of the members.
-consumer.assignment.interval.ms int 1000 0.. medium inert
+consumer.assignment.interval.ms int 1000 0.. medium
     Least time between two assignments.
 share.session.timeout.ms int 45000 1.. medium inert
     Session time-out of the share group's members.

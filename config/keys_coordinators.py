@@ -28,7 +28,7 @@ offsets.retention.minutes int 10080 1.. high
     How long offsets of an empty group are kept.
 offsets.retention.check.interval.ms long 600000 1.. high
     How often expired offsets are removed.
-group.coordinator.rebalance.protocols list classic,consumer,streams list{consumer,classic,share,streams} medium inert
+group.coordinator.rebalance.protocols list classic,consumer,streams list{consumer,classic,share,streams} medium
     Rebalance protocols that are served.
 group.coordinator.threads int 4 1.. high inert
     Kafka's coordinator threads. pylogd runs coordinators on its event loop.
@@ -40,31 +40,31 @@ group.coordinator.cached.buffer.max.bytes int 1048588 524288.. medium cluster-wi
     Largest write buffer the coordinator keeps for reuse.
 
 # Consumer groups (KIP-848)
-group.consumer.session.timeout.ms int 45000 1.. medium inert
+group.consumer.session.timeout.ms int 45000 1.. medium
     Session time-out of consumer group members.
-group.consumer.min.session.timeout.ms int 45000 1.. medium inert
+group.consumer.min.session.timeout.ms int 45000 1.. medium
     Lower bound of consumer.session.timeout.ms of a group.
-group.consumer.max.session.timeout.ms int 60000 1.. medium inert
+group.consumer.max.session.timeout.ms int 60000 1.. medium
     Upper bound of consumer.session.timeout.ms of a group.
-group.consumer.heartbeat.interval.ms int 5000 1.. medium inert
+group.consumer.heartbeat.interval.ms int 5000 1.. medium
     Heartbeat interval of consumer group members.
-group.consumer.min.heartbeat.interval.ms int 5000 1.. medium inert
+group.consumer.min.heartbeat.interval.ms int 5000 1.. medium
     Lower bound of consumer.heartbeat.interval.ms of a group.
-group.consumer.max.heartbeat.interval.ms int 15000 1.. medium inert
+group.consumer.max.heartbeat.interval.ms int 15000 1.. medium
     Upper bound of consumer.heartbeat.interval.ms of a group.
-group.consumer.assignment.interval.ms int 1000 0.. medium cluster-wide inert
+group.consumer.assignment.interval.ms int 1000 0.. medium cluster-wide
     Least time between two assignments of a consumer group.
-group.consumer.min.assignment.interval.ms int 0 0.. medium inert
+group.consumer.min.assignment.interval.ms int 0 0.. medium
     Lower bound of consumer.assignment.interval.ms of a group.
-group.consumer.max.assignment.interval.ms int 15000 0.. medium inert
+group.consumer.max.assignment.interval.ms int 15000 0.. medium
     Upper bound of consumer.assignment.interval.ms of a group.
-group.consumer.max.size int 2147483647 1.. medium inert
+group.consumer.max.size int 2147483647 1.. medium
     Most members in a consumer group.
-group.consumer.assignors list uniform,range list medium inert
+group.consumer.assignors list uniform,range list medium
     Assignors offered, the default one first: built-in names or classes.
-group.consumer.migration.policy string bidirectional i{BIDIRECTIONAL,DISABLED,DOWNGRADE,UPGRADE} medium inert
+group.consumer.migration.policy string bidirectional i{BIDIRECTIONAL,DISABLED,DOWNGRADE,UPGRADE} medium
     Whether groups may move between the classic and the consumer protocol.
-group.consumer.regex.refresh.interval.ms int 600000 10000.. medium internal inert
+group.consumer.regex.refresh.interval.ms int 600000 10000.. medium internal
     How often subscribed patterns are matched with topics again.
 
 # Share groups

@@ -27,7 +27,12 @@ from pylogd.broker.coordinator.consumer.member import (
 )
 from pylogd.broker.coordinator.consumer.reconcile import Reported, check_known_state, reconcile, reported
 from pylogd.broker.coordinator.consumer.regex import compile_regex, matching
-from pylogd.broker.coordinator.consumer.settings import Settings
+from pylogd.broker.coordinator.consumer.settings import (
+    ASSIGNMENT_INTERVAL_MS,
+    HEARTBEAT_INTERVAL_MS,
+    SESSION_TIMEOUT_MS,
+    Settings,
+)
 from pylogd.broker.coordinator.consumer.topics import TopicHashes, subscribed_ids
 from pylogd.broker.coordinator.group import CLASSIC, CONSUMER
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -171,7 +176,7 @@ class ConsumerProtocol:
         response = ConsumerGroupHeartbeatResponse(
             member_id=updated.member_id,
             member_epoch=updated.member_epoch,
-            heartbeat_interval_ms=self.settings.of_group(group_id, "heartbeat.interval.ms"),
+            heartbeat_interval_ms=self.settings.of_group(group_id, HEARTBEAT_INTERVAL_MS),
         )
         if joining or told_all or updated.assigned != member.assigned:
             response.assignment = Assignment(
@@ -406,7 +411,7 @@ class ConsumerProtocol:
         """Assign anew when the group is in a new epoch, but not twice in a short time."""
         if group.assignment_epoch >= group.epoch:
             return
-        interval_ms = self.settings.of_group(group.group_id, "assignment.interval.ms")
+        interval_ms = self.settings.of_group(group.group_id, ASSIGNMENT_INTERVAL_MS)
         last_ms = group.assignment_timestamp_ms
         if last_ms and interval_ms and effects.now_ms < last_ms + interval_ms:
             return
@@ -515,7 +520,7 @@ class ConsumerProtocol:
         if member.classic is not None:
             timeout_ms = member.classic.session_timeout_ms
         else:
-            timeout_ms = self.settings.of_group(group_id, "session.timeout.ms")
+            timeout_ms = self.settings.of_group(group_id, SESSION_TIMEOUT_MS)
         self.fence_after(effects, "session", group_id, member.member_id, timeout_ms, "its session ended")
 
     def fence_after(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from pylogd.controller.image import ClusterImage
@@ -11,17 +11,38 @@ if TYPE_CHECKING:
 _GROUP_RESOURCE = 32
 
 
+class _Setting(NamedTuple):
+    name: str
+    low: str
+    high: str
+
+
+SESSION_TIMEOUT_MS = _Setting(
+    "consumer.session.timeout.ms",
+    "group.consumer.min.session.timeout.ms",
+    "group.consumer.max.session.timeout.ms",
+)
+HEARTBEAT_INTERVAL_MS = _Setting(
+    "consumer.heartbeat.interval.ms",
+    "group.consumer.min.heartbeat.interval.ms",
+    "group.consumer.max.heartbeat.interval.ms",
+)
+ASSIGNMENT_INTERVAL_MS = _Setting(
+    "consumer.assignment.interval.ms",
+    "group.consumer.min.assignment.interval.ms",
+    "group.consumer.max.assignment.interval.ms",
+)
+
+
 class Settings:
     def __init__(self, config: Mapping[str, Any], image: Callable[[], ClusterImage]) -> None:
         self._config = config
         self._image = image
 
-    def of_group(self, group_id: str, name: str) -> int:
-        """`name` without the words that say whose it is, such as session.timeout.ms."""
-        overrides = self._image().config(_GROUP_RESOURCE, group_id)
-        own = overrides.get(f"consumer.{name}") if overrides else None
+    def of_group(self, group_id: str, setting: _Setting) -> int:
+        own = self._image().config(_GROUP_RESOURCE, group_id).get(setting.name)
         if own is None:
-            value: int = self._config[f"group.consumer.{name}"]
+            value: int = self._config[f"group.{setting.name}"]
             return value
-        low, high = self._config[f"group.consumer.min.{name}"], self._config[f"group.consumer.max.{name}"]
-        return max(low, min(int(own), high))
+        # The bounds may have changed since it was set.
+        return max(self._config[setting.low], min(int(own), self._config[setting.high]))
