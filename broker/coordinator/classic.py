@@ -131,9 +131,7 @@ class ClassicProtocol:
         try:
             group.check_member(member_id, request.group_instance_id)
         except KafkaError as refusal:
-            refused = _join_error(refusal.code, member_id)
-            refused.protocol_name = None if caller.version >= 7 else ""
-            effects.answer(reply, refused)
+            effects.answer(reply, _join_error(refusal.code, member_id))
             return
         member = group.members[member_id]
         changed = member.protocols != _protocols(request)
@@ -173,9 +171,7 @@ class ClassicProtocol:
         leader_before = group.leader
         parked = group.awaiting_join.get(old_id)
         if parked is not None:
-            fenced = _join_error(ErrorCode.FENCED_INSTANCE_ID, old_id)
-            fenced.protocol_name = None if caller.version >= 7 else ""
-            effects.answer(parked, fenced)
+            effects.answer(parked, _join_error(ErrorCode.FENCED_INSTANCE_ID, old_id))
         parked = group.awaiting_sync.get(old_id)
         if parked is not None:
             effects.answer(parked, SyncGroupResponse(error_code=ErrorCode.FENCED_INSTANCE_ID))
@@ -503,7 +499,7 @@ def _differs(given: str | None, actual: str | None) -> bool:
 
 
 def _join_error(code: ErrorCode, member_id: str = UNKNOWN_MEMBER) -> JoinGroupResponse:
-    return JoinGroupResponse(error_code=code, member_id=member_id)
+    return JoinGroupResponse(error_code=code, protocol_name=None, member_id=member_id)
 
 
 def _joined(group: ClassicGroup, member_id: str, *, with_members: bool = True) -> JoinGroupResponse:

@@ -297,7 +297,7 @@ class GroupState:
                 group_id=group.group_id,
                 protocol_type=group.listed_protocol_type,
                 group_state=group.state_name,
-                group_type=group.kind.capitalize(),
+                group_type=group.kind,
             )
             for group in self.groups.values()
             if (not states or group.state_name.lower() in states) and (not kinds or group.kind in kinds)

@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.coordinator.classic import Caller
 from pylogd.broker.coordinator.effects import Reply
@@ -23,15 +23,38 @@ if TYPE_CHECKING:
     from pylogd.broker.dispatch import Deferred, RequestContext
 
 
+#: Before, a protocol name cannot be null.
+_NULL_NAME = 7
+
+
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
     config = ctx.node.config
     if not request.group_id:
-        return JoinGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID, member_id=request.member_id)
+        return _refusal(ctx.version, ErrorCode.INVALID_GROUP_ID, request.member_id)
     shortest, longest = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
     if not shortest <= request.session_timeout_ms <= longest:
-        return JoinGroupResponse(error_code=ErrorCode.INVALID_SESSION_TIMEOUT, member_id=request.member_id)
+        return _refusal(ctx.version, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
     shard = ctx.node.groups.shard_of(request.group_id)
     caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
-    reply = Reply(lambda code, message: JoinGroupResponse(error_code=code))
+    kind = Reply if ctx.version >= _NULL_NAME else _NamedReply
+    reply = kind(lambda code, message: _refusal(ctx.version, code))
     shard.submit(lambda effects: shard.state.join(effects, reply, request, caller), reply)
     return reply
+
+
+class _NamedReply(Reply):
+    __slots__ = ()
+
+    def resolve(self, response: Any) -> None:
+        if response.protocol_name is None:
+            response.protocol_name = ""
+        super().resolve(response)
+
+
+def _refusal(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
+    name = None if version >= _NULL_NAME else ""
+    return JoinGroupResponse(error_code=code, protocol_name=name, member_id=member_id)
+
+
+def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> JoinGroupResponse:
+    return _refusal(ctx.version, code)

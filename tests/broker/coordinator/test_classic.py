@@ -481,9 +481,9 @@ def test_listing_and_describing() -> None:
         write offset h t-0 1
         c: t-0 NONE
         > l = list
-        l: g Stable Classic, h Empty Classic
+        l: g Stable classic, h Empty classic
         > l = list stable
-        l: g Stable Classic
+        l: g Stable classic
         > d = describe g x
         d: g Stable consumer range m-1(|x), x Dead GROUP_ID_NOT_FOUND
         > b = join g version=3
@@ -494,6 +494,6 @@ def test_listing_and_describing() -> None:
         write group h gone
         x: g NON_EMPTY_GROUP, h NONE, z GROUP_ID_NOT_FOUND
         > l = list
-        l: g PreparingRebalance Classic
+        l: g PreparingRebalance classic
         """
     )
