@@ -34,13 +34,18 @@ class _Watch:
         partition.waiters.fetches[self] = None
 
     def woken(self) -> None:
-        view, target = self._view, self.target
+        """Records, an error, or only a new watermark, which the follower hears with the next response."""
+        view, target, partition = self._view, self.target, self.partition
         if target.key not in view.dirty:
-            follower = self.partition.followers.get(view.replica_id)
+            follower = partition.followers.get(view.replica_id)
             if follower is not None:
                 follower.idle_until(view.fetched_ms)
             view.dirty[target.key] = target
-        if view.poll is not None:
+        if view.poll is not None and (
+            not partition.is_leader
+            or partition.leader_epoch != target.current_leader_epoch
+            or partition.log.log_end_offset > target.fetch_offset
+        ):
             view.poll.schedule()
 
     def leave(self) -> None:

@@ -34,7 +34,7 @@ class History:
             10,
             (2, 9),
             6,
-        ),  # the leader's epoch 2 is unknown here: back to the end of epoch 0, then ask again
+        ),  # the leader's epoch 2 is unknown here: cut to epoch 0, ask again
         ({5: 20}, 30, (3, 25), 25),  # nothing so old is known here
         ({0: 0}, 10, (-1, 7), 7),  # a leader that does not tell its epoch
         ({0: 0}, 10, (-1, -1), 3),  # a leader that knows nothing: back to the high watermark
