@@ -62,6 +62,12 @@ def member_order(member_ids: Iterable[str]) -> list[str]:
     return hash_order(ids, java_hash, grown_capacity(len(ids)))
 
 
+def name_order(names: Iterable[str]) -> list[str]:
+    """As a HashSet of topic names."""
+    known = list(names)
+    return hash_order(known, java_hash, sized_capacity(len(known)))
+
+
 def partition_order(partitions: Iterable[int]) -> list[int]:
     """As a HashSet made from a sorted list."""
     indexes = sorted(partitions)

@@ -25,6 +25,7 @@ from pylogd.broker.coordinator.consumer.member import (
     MemberState,
     topic_names,
 )
+from pylogd.broker.coordinator.consumer.order import name_order
 from pylogd.broker.coordinator.consumer.reconcile import Reported, check_known_state, reconcile, reported
 from pylogd.broker.coordinator.consumer.regex import compile_regex, matching
 from pylogd.broker.coordinator.consumer.settings import (
@@ -437,7 +438,7 @@ class ConsumerProtocol:
             wish = (member.topics, member.regex)
             found = known.get(wish)
             if found is None:
-                names = group.topics_of(member)
+                names = name_order(group.topics_of(member))
                 ids = subscribed_ids(image, names)
                 partitions.update((topic_id, len(image.topics_by_id[topic_id].partitions)) for topic_id in ids)
                 found = known[wish] = ids, len(names)

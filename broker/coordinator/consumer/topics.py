@@ -61,7 +61,8 @@ def topic_hash(image: ClusterImage, topic: Topic) -> int:
     for index, partition in enumerate(topic.partitions):
         data += _INT32(index)
         brokers = (image.brokers.get(broker_id) for broker_id in partition.replicas)
-        for rack in sorted(broker.rack for broker in brokers if broker is not None and broker.rack is not None):
+        racks = [broker.rack for broker in brokers if broker is not None and broker.rack is not None]
+        for rack in sorted(racks, key=lambda rack: rack.encode("utf-16-be", "surrogatepass")):
             data += _INT32(_length(rack)) + _string(rack)
     return _signed(xxh3_64_intdigest(bytes(data)))
 
