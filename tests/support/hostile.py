@@ -12,7 +12,7 @@ from random import Random
 
 from crc32c import crc32c
 from pylogd.protocol import batch, compression
-from pylogd.protocol.api import APIS, Api
+from pylogd.protocol.api import APIS, Api, ApiKey
 from pylogd.protocol.framing import encode_request
 
 from support.messages import random_message
@@ -114,6 +114,9 @@ def _request(rng: Random) -> bytes:
     for name, limit in (("max_wait_ms", 200), ("timeout_ms", 200)):
         if hasattr(message, name) and rng.randrange(10):
             setattr(message, name, rng.randrange(limit))
+    if api.key is ApiKey.UNREGISTER_BROKER:
+        # An administrator's right, not an attack: it would take the broker out of the cluster for a moment.
+        message.broker_id = 999  # type: ignore[attr-defined]
     client_id = rng.choice([None, "", "hostile", "é" * 50])
     chunks = encode_request(api.key, version, rng.randrange(2**31), client_id, message)
     return b"".join(bytes(chunk) for chunk in chunks)
