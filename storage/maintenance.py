@@ -145,10 +145,12 @@ class Maintenance:
                 return
             if log.closed or log.offline:
                 continue
+            home = log.directory
             try:
                 log.write_metadata(durable=not together)
             except FileNotFoundError:
-                if not log.closed:  # else the partition was deleted while we wrote
+                # A partition that is deleted loses its folder first and is marked after: neither is a broken disk.
+                if not log.closed and not log.offline and self._manager.files.exists(home):
                     raise
         if together:
             self._manager.files.sync_file_system(directory.path)
