@@ -171,28 +171,28 @@ group.streams.initial.rebalance.delay.ms int 3000 0.. medium inert
     Wait for more members before the first assignment of a new streams group.
 
 # Transactions
-transactional.id.expiration.ms int 604800000 1.. high inert
+transactional.id.expiration.ms int 604800000 1.. high
     Forget an idle transactional id after this time.
-transaction.max.timeout.ms int 900000 1.. high inert
+transaction.max.timeout.ms int 900000 1.. high
     Longest transaction time-out a producer may ask for.
 transaction.two.phase.commit.enable boolean false * low inert
     Allow producers to take part in two-phase commits, without a time-out.
-transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1.. low inert
+transaction.abort.timed.out.transaction.cleanup.interval.ms int 10000 1.. low
     How often transactions past their time-out are aborted.
-transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1.. low inert
+transaction.remove.expired.transaction.cleanup.interval.ms int 3600000 1.. low
     How often expired transactional ids are removed.
-transaction.state.log.num.partitions int 50 1.. high inert
+transaction.state.log.num.partitions int 50 1.. high
     Partitions of __transaction_state; fixed once created.
-transaction.state.log.replication.factor short 3 1.. high inert
+transaction.state.log.replication.factor short 3 1.. high
     Replicas of __transaction_state.
-transaction.state.log.min.isr int 2 1.. high inert
+transaction.state.log.min.isr int 2 1.. high
     In-sync replicas that writes to __transaction_state need.
-transaction.state.log.segment.bytes int 104857600 1.. high inert
+transaction.state.log.segment.bytes int 104857600 1.. high
     Segment size of __transaction_state.
-transaction.state.log.load.buffer.size int 5242880 1.. high inert
+transaction.state.log.load.buffer.size int 5242880 1.. high
     Bytes per read when transaction state is loaded.
-add.partitions.to.txn.retry.backoff.ms int 20 1.. high inert
+add.partitions.to.txn.retry.backoff.ms int 20 1.. high
     Wait before a partition is added to a transaction again while the previous one completes.
-add.partitions.to.txn.retry.backoff.max.ms int 100 0.. high inert
+add.partitions.to.txn.retry.backoff.max.ms int 100 0.. high
     Longest time a broker retries adding partitions to a transaction.
 """

@@ -116,7 +116,7 @@ producer.id.expiration.ms int 86400000 1.. low cluster-wide
     Forget a producer's state after this time without a write.
 producer.id.expiration.check.interval.ms int 600000 1.. low internal
     How often expired producer state is removed.
-transaction.partition.verification.enable boolean true * low cluster-wide inert
+transaction.partition.verification.enable boolean true * low cluster-wide
     Check with the coordinator that a transactional write belongs to an open transaction.
 
 # Replication
