@@ -19,7 +19,6 @@ coordinator does.
 from __future__ import annotations
 
 import difflib
-import inspect
 import itertools
 import re
 from typing import Any
@@ -73,8 +72,7 @@ class Play:
         self.state = self._new_state()
 
     def _new_state(self) -> GroupState:
-        given = (self.config, lambda: str(next(self._ids)), lambda: self.image)
-        return GroupState(*given[: len(inspect.signature(GroupState).parameters)])
+        return GroupState(self.config, lambda: str(next(self._ids)), lambda: self.image)
 
     # -- events
 

@@ -1,0 +1,172 @@
+"""Members of a consumer group as processes (see member.py): started, stopped, killed, frozen; and what they read,
+counted."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from support.wait import eventually
+
+LIBRARIES = ["kafka-python", "aiokafka", "confluent-kafka"]
+_SCRIPT = Path(__file__).with_name("member.py")
+
+
+class Member:
+    def __init__(self, library: str, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:
+        self.library = library
+        self.events: list[dict[str, Any]] = []
+        words = [f"{name}={value}" for name, value in settings.items()]
+        self.process = subprocess.Popen(
+            [sys.executable, "-P", str(_SCRIPT), library, bootstrap, group, topic, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONWARNINGS": "ignore"},
+        )
+        self.errors = ""
+        self._readers = [threading.Thread(target=self._listen, daemon=True), threading.Thread(target=self._complain)]
+        for reader in self._readers:
+            reader.daemon = True
+            reader.start()
+
+    def _listen(self) -> None:
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            with contextlib.suppress(ValueError):  # the last line of a process that was killed
+                self.events.append(json.loads(line))
+
+    def _complain(self) -> None:
+        assert self.process.stderr is not None
+        for line in self.process.stderr:
+            self.errors = (self.errors + line)[-20_000:]
+
+    def of(self, what: str) -> list[dict[str, Any]]:
+        return [event for event in tuple(self.events) if event["what"] == what]
+
+    @property
+    def assignment(self) -> set[int]:
+        """What it has now. Assignments of cooperative protocols come in parts; an eager one begins with nothing."""
+        held: set[int] = set()
+        for event in tuple(self.events):
+            if event["what"] == "assigned":
+                held |= set(event["partitions"])
+            elif event["what"] in ("revoked", "lost"):
+                held -= set(event["partitions"])
+        return held
+
+    def leave(self) -> None:
+        """Leave the group in good order."""
+        self.process.send_signal(signal.SIGTERM)
+        code = self.process.wait(30)
+        assert code == 0, f"{self.library} ended with {code}:\n{self.errors}"
+        self._readers[0].join(10)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+        self._readers[0].join(10)
+
+    def freeze(self) -> None:
+        self.process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        self.process.send_signal(signal.SIGCONT)
+
+    def stall(self) -> None:
+        """Stop polling for a while."""
+        self.process.send_signal(signal.SIGUSR1)
+
+    @property
+    def running(self) -> bool:
+        return self.process.poll() is None
+
+
+@dataclass
+class Members:
+    """Every member that a test ever had in one group."""
+
+    bootstrap: str
+    group: str
+    topic: str
+    partitions: int
+    settings: dict[str, str] = field(default_factory=dict)
+    all: list[Member] = field(default_factory=list)
+
+    def start(self, library: str, **settings: str) -> Member:
+        given = {**self.settings, **{name.replace("_", "."): value for name, value in settings.items()}}
+        member = Member(library, self.bootstrap, self.group, self.topic, given)
+        self.all.append(member)
+        return member
+
+    def stop(self) -> None:
+        for member in self.all:
+            if member.running:
+                member.thaw()
+                member.kill()
+
+    def wait_shared(self, *members: Member, timeout_s: float = 40) -> None:
+        """Until these members, and only they, have all partitions between them, each at least one if there are
+        enough."""
+        least = 1 if len(members) <= self.partitions else 0
+
+        def shared() -> bool:
+            for member in members:
+                assert member.running, member.errors
+            shares = [member.assignment for member in members]
+            together = [partition for share in shares for partition in share]
+            return sorted(together) == list(range(self.partitions)) and all(len(share) >= least for share in shares)
+
+        try:
+            eventually(shared, timeout_s=timeout_s)
+        except AssertionError:
+            shares = [(member.library, sorted(member.assignment), member.events[-4:]) for member in members]
+            raise AssertionError(f"not shared: {shares}\n" + "\n".join(m.errors[-2000:] for m in members)) from None
+
+    def read(self) -> dict[int, set[int]]:
+        """Offsets read by anybody, by partition."""
+        found: dict[int, set[int]] = {partition: set() for partition in range(self.partitions)}
+        for member in self.all:
+            for event in member.of("read"):
+                for partition, offset in event["records"]:
+                    found[partition].add(offset)
+        return found
+
+    def wait_read(self, total: int, timeout_s: float = 60) -> None:
+        count = lambda: sum(map(len, self.read().values()))  # noqa: E731
+        try:
+            eventually(lambda: count() >= total, timeout_s=timeout_s)
+        except AssertionError:
+            raise AssertionError(f"{count()} of {total} records read") from None
+
+    def check_counts(self, per_partition: int) -> None:
+        """No record skipped; none read again that was known to be committed when its reader began."""
+        for partition, offsets in self.read().items():
+            assert offsets == set(range(per_partition)), (
+                f"partition {partition}: {sorted(set(range(per_partition)) - offsets)[:10]} were skipped"
+            )
+        commits = [
+            (event["at"], partition, offset)
+            for member in self.all
+            for event in member.of("committed")
+            for partition, offset in event["offsets"]
+        ]
+        for member in self.all:
+            began: dict[int, int] = {}
+            for event in member.events:
+                if event["what"] == "assigned":
+                    began.update(dict.fromkeys(event["partitions"], event["at"]))
+                elif event["what"] == "read":
+                    for partition, offset in event["records"]:
+                        known = [end for at, where, end in commits if where == partition and at < began[partition]]
+                        assert offset >= max(known, default=0), (
+                            f"{member.library} read {partition}:{offset}, though {max(known)} was committed before"
+                        )
