@@ -47,3 +47,16 @@ def test_four_thousand_partitions(new_broker: Callable[..., Daemon]) -> None:
 def test_an_idle_broker_is_small(new_broker: Callable[..., Daemon]) -> None:
     broker = new_broker()
     assert broker.rss_bytes() < 60_000_000
+
+
+def test_topics_that_are_deleted_at_once(new_broker: Callable[..., Daemon]) -> None:
+    """What is written behind a creation must not stumble over the deletion."""
+    broker = new_broker()
+    admin = Admin(broker.bootstrap)
+    for _ in range(scaled(test=30, soak=1000)):
+        admin.create("fleeting", partitions=20)
+        admin.delete("fleeting")
+    admin.create("fleeting")
+    assert confluent.produce(broker.bootstrap, "fleeting", [Message(b"x")]) == [(0, 0)]
+    broker.restart()
+    assert [m.value for m in confluent.consume(broker.bootstrap, "fleeting", 1)] == [b"x"]
