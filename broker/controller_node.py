@@ -7,17 +7,23 @@ from collections.abc import Callable
 from random import Random
 
 from pylogd.broker.config_rules import ConfigRules
+from pylogd.broker.peer import Peer
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.bootstrap import read_bootstrap
-from pylogd.controller.driver import SingleVoterDriver
+from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.quorum import QuorumSettings
+from pylogd.controller.raft.settings import Timeouts
 from pylogd.controller.registrations import Endpoint
 from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import Settings
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
+from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
 
+#: The core has a pause of its own after a failure; the connection adds little to it.
+PEER_BACKOFF_S_MAX = 0.1
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
@@ -56,6 +62,65 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
     )
 
 
+def quorum_settings(config: BrokerConfig, cluster_id: str) -> QuorumSettings:
+    names = config.controller_listener_names
+    return QuorumSettings(
+        cluster_id=cluster_id,
+        listener=names[0] if names else "CONTROLLER",
+        voters=config.voters,
+        bootstrap=config.bootstrap_servers,
+        can_vote=config.is_controller,
+        auto_join=config["controller.quorum.auto.join.enable"],
+        timeouts=Timeouts(
+            election_ms=config["controller.quorum.election.timeout.ms"],
+            fetch_ms=config["controller.quorum.fetch.timeout.ms"],
+            election_backoff_ms_max=config["controller.quorum.election.backoff.max.ms"],
+            request_ms=config["controller.quorum.request.timeout.ms"],
+            retry_backoff_ms=config["controller.quorum.retry.backoff.ms"],
+        ),
+        fetch_bytes_max=config["controller.quorum.fetch.max.bytes"],
+        fetch_snapshot_bytes_max=config["controller.quorum.fetch.snapshot.max.bytes"],
+    )
+
+
+def build_driver(
+    config: BrokerConfig,
+    *,
+    cluster_id: str,
+    directory_id: bytes,
+    endpoints: list[Endpoint],
+    files: FileSystem,
+    clock: Clock,
+    loop: asyncio.AbstractEventLoop,
+    workers: Workers,
+    rng: Random,
+    on_failure: Callable[[BaseException], None],
+    network: Network | None = None,
+) -> QuorumDriver:
+    """This node's part in the quorum: voter or observer, by its role and by what the log says. A quorum of one needs no
+    network."""
+    environment = MetadataEnvironment(files, clock, loop, workers, on_failure)
+    client_id = f"raft-client-{config.node_id}"
+
+    def connect(host: str, port: int) -> Peer:
+        assert network is not None
+        return Peer(network, host, port, client_id=client_id, backoff_s_max=PEER_BACKOFF_S_MAX)
+
+    return QuorumDriver(
+        MetadataLog(environment, config.metadata_log_dir, metadata_log_config(config)),
+        node_id=config.node_id,
+        directory_id=directory_id,
+        endpoints=endpoints,
+        clock=clock,
+        loop=loop,
+        workers=workers,
+        on_failure=on_failure,
+        quorum=quorum_settings(config, cluster_id),
+        connect=None if network is None else connect,
+        rng=rng,
+    )
+
+
 def build_controller(
     config: BrokerConfig,
     *,
@@ -69,19 +134,22 @@ def build_controller(
     rng: Random,
     new_uuid: Callable[[], bytes],
     on_failure: Callable[[BaseException], None],
+    network: Network | None = None,
 ) -> Controller:
     """The controller of this node on its metadata directory, which must be formatted. `await controller.start()` makes
     it active; `on_failure` is told when its disk failed and it cannot go on."""
     root = config.metadata_log_dir
-    environment = MetadataEnvironment(files, clock, loop, workers, on_failure)
-    driver = SingleVoterDriver(
-        MetadataLog(environment, root, metadata_log_config(config)),
-        node_id=config.node_id,
+    driver = build_driver(
+        config,
+        cluster_id=cluster_id,
         directory_id=directory_id,
         endpoints=endpoints,
+        files=files,
         clock=clock,
         loop=loop,
         workers=workers,
+        network=network,
+        rng=rng,
         on_failure=on_failure,
     )
     settings = Settings(

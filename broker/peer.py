@@ -64,6 +64,7 @@ class Peer:
         *,
         client_id: str,
         timeout_s: float = 30.0,
+        backoff_s_max: float = _BACKOFF_S_MAX,
     ) -> None:
         self.host = host
         self.port = port
@@ -79,6 +80,7 @@ class Peer:
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self._backoff_s = 0.0
+        self._backoff_s_max = backoff_s_max
         self._retry_at = 0.0
         self.closed = False
 
@@ -204,7 +206,7 @@ class Peer:
             self._write(asked)
 
     def _back_off(self) -> None:
-        self._backoff_s = min(max(2 * self._backoff_s, _BACKOFF_S_MIN), _BACKOFF_S_MAX)
+        self._backoff_s = min(max(2 * self._backoff_s, _BACKOFF_S_MIN), self._backoff_s_max)
         self._retry_at = self._loop.time() + self._backoff_s
 
     # -- answers

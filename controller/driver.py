@@ -1,15 +1,14 @@
-"""Where the controller's decisions become durable: the one-voter driver of the metadata log.
+"""Where the controller's decisions become durable and shared: the thin loop around the Raft core.
 
-With one voter there is nobody to ask, but the steps are KRaft's: each start takes a new epoch and writes it to
-`quorum-state` before anything else, then opens the epoch with a LeaderChange record; a record is committed when it is
-on stable storage. Appends are written at once and share their fsyncs: while one flush runs on a worker, the records of
-everybody else queue for the next.
+The core (`raft/`) decides; here its output is carried out, in the order it asks for: the hard state is on disk before
+anything is sent, requests go out over the peers' connections, fsyncs run on a worker and are shared by everything that
+was appended meanwhile. A quorum of one is the same thing without peers: it elects itself in its first event and commits
+with each fsync.
 
 Order at a commit: subscribers get the committed batches first, then the waiting replies go out, so that a client that
-was told its topic exists finds it in this node's metadata.
-
-A KRaft core takes over the inside of this class; what the controller sees stays: `epoch`, `end_offset`, `append`,
-`committed`, `subscribe`.
+was told its topic exists finds it in this node's metadata. Leadership is announced when everything of earlier epochs is
+committed and handed to the subscribers; when it is lost, every waiting reply fails and the controller starts over from
+the committed log.
 """
 
 from __future__ import annotations
@@ -18,23 +17,28 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Sequence
+from functools import partial
+from random import Random
 from typing import Any, Protocol
 
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
-from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
-from pylogd.controller.records import Batch, VersionedRecord, control_batch, decode_batches, metadata_batch
+from pylogd.controller.quorum import Connect, Peers, QuorumSettings
+from pylogd.controller.quorum_state import NOT_VOTED, UNKNOWN_LEADER, QuorumState, read_quorum_state, write_quorum_state
+from pylogd.controller.raft.leader import Leader
+from pylogd.controller.raft.log_view import OffsetAndEpoch
+from pylogd.controller.raft.node import RaftNode
+from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output, RaftError, Send
+from pylogd.controller.raft.roles import Follower
+from pylogd.controller.raft.voters import ReplicaKey
+from pylogd.controller.raft_log import DiskLog
+from pylogd.controller.records import VersionedRecord, metadata_batch
 from pylogd.controller.registrations import Endpoint
-from pylogd.controller.snapshot import (
-    SnapshotContents,
-    SnapshotId,
-    image_records,
-    replay_snapshot,
-    snapshot_batches,
-    write_snapshot,
-)
-from pylogd.protocol.control import ControlType
-from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.controller.snapshot import SnapshotId
+from pylogd.controller.snapshots import SnapshotWriter
+from pylogd.protocol import batch as batches
+from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pylogd.protocol.uuids import ZERO
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.workers import Workers
 
@@ -44,10 +48,14 @@ logger = logging.getLogger(__name__)
 RECORDS_PER_BATCH = 10_000
 #: A stop writes a snapshot when this much log lies behind the last one.
 SNAPSHOT_AT_STOP_BYTES = 256 << 10
+#: How long a leader that stops waits for a successor.
+HANDOVER_S = 5.0
+#: A time-out of the connection itself comes after the core's own.
+_PEER_GRACE_S = 1.0
 
 
 class MetadataSubscriber(Protocol):
-    """Who follows the committed metadata: the broker of this node, or of another."""
+    """Who follows the committed metadata: the controller and the broker of this node."""
 
     def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
         """Start over from this snapshot."""
@@ -56,8 +64,28 @@ class MetadataSubscriber(Protocol):
         """The next committed batches, in order and without gaps."""
 
 
-class SingleVoterDriver:
-    """The quorum of one."""
+class HasImage(Protocol):
+    """Whatever holds the current image: it is another one after the lead was lost."""
+
+    @property
+    def image(self) -> ClusterImage: ...
+
+
+class LeadershipListener(Protocol):
+    """Who acts while this node leads."""
+
+    def lead(self, epoch: int) -> None:
+        """This node leads, and everything before its epoch is committed and was handed over."""
+
+    def resign(self) -> None:
+        """It leads no more: what was appended and not committed may be gone."""
+
+    def failed(self, error: BaseException) -> None:
+        """The quorum's log or protocol broke; nothing more will come."""
+
+
+class QuorumDriver:
+    """One node's part in the quorum, as voter or observer."""
 
     def __init__(
         self,
@@ -70,165 +98,234 @@ class SingleVoterDriver:
         loop: asyncio.AbstractEventLoop,
         workers: Workers,
         on_failure: Callable[[BaseException], None],
+        quorum: QuorumSettings | None = None,
+        connect: Connect | None = None,
+        rng: Random | None = None,
     ) -> None:
         self.log = log
         self.node_id = node_id
         self.directory_id = directory_id
-        self.epoch = 0
-        self.kraft_version = 0
-        self.committed_offset = 0
-        self.voters: Any = None
-        self._endpoints = list(endpoints)
-        self._voters_offset = -1
         self._clock = clock
         self._loop = loop
         self._workers = workers
         self._on_failure = on_failure
+        settings = (quorum or QuorumSettings()).for_replica(node_id, directory_id, endpoints)
+        self._disk = DiskLog(log, clock)
+        self._peers = Peers(connect)
+        state = read_quorum_state(log.files, log.directory)
+        self.node = RaftNode(
+            settings,
+            self._disk,
+            None if state is None else _hard_state(state),
+            rng or Random(node_id),
+            flushed_offset=min(log.log.flushed_offset, log.end_offset),
+            wall_ms=lambda now_ms: clock.now_ms(),
+        )
+        self.snapshots = SnapshotWriter(log, clock, loop, self._snapshot_written)
+        self._listener: LeadershipListener | None = None
+        self._led_epoch: int | None = None
         self._subscribers: list[MetadataSubscriber] = []
-        self._pending: deque[tuple[int, bytearray]] = deque()
+        self._delivered: int | None = None
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._wish: Flush | None = None
         self._flushing: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_at_ms = 0
         self._failure: BaseException | None = None
+        self._closed = False
         self._last_timestamp_ms = 0
-        self._snapshot_task: asyncio.Task[None] | None = None
-        self._bytes_since_snapshot = 0
-        self._last_snapshot_ms = clock.monotonic_ms()
+        self._changed: list[asyncio.Future[None]] = []
 
-    # -- start -----------------------------------------------------------------------------------------------------
+    # -- what is known ---------------------------------------------------------------------------------------------
 
-    def load(self, image: ClusterImage) -> None:
-        """Replays snapshot and log into `image`; with one voter all that is on disk is committed."""
-        log = self.log
-        start = log.log.log_start_offset
-        snapshot_id = log.latest_snapshot
-        if snapshot_id is not None:
-            self._note(replay_snapshot(log.read_snapshot(snapshot_id), image, snapshot_id))
-            start = max(start, snapshot_id.offset)
-        for data in log.read(start, log.end_offset):
-            for batch in decode_batches(data):
-                self._last_timestamp_ms = batch.timestamp_ms
-                self._bytes_since_snapshot += batch.size
-                image.epoch = batch.epoch
-                if batch.control:
-                    self._replay_control(batch)
-                    image.offset = batch.last_offset
-                else:
-                    for at, record in enumerate(batch.records, batch.base_offset):
-                        image.replay(record, at)
-        self.committed_offset = log.end_offset
-        log.log.high_watermark = log.end_offset
+    @property
+    def epoch(self) -> int:
+        return self.node.epoch
 
-    def _note(self, contents: SnapshotContents) -> None:
-        self.kraft_version = contents.kraft_version
-        self.voters = contents.voters
-        self._last_timestamp_ms = contents.last_contained_timestamp_ms
-        snapshot_id = self.log.latest_snapshot
-        if contents.voters is not None and snapshot_id is not None and snapshot_id.offset > 0:
-            self._voters_offset = snapshot_id.offset - 1
+    @property
+    def leader_id(self) -> int | None:
+        return self.node.leader_id
 
-    def _replay_control(self, batch: Batch) -> None:
-        for at, record in enumerate(batch.records, batch.base_offset):
-            if record.kind is ControlType.KRAFT_VERSION:
-                self.kraft_version = record.message.kraft_version
-            elif record.kind is ControlType.KRAFT_VOTERS:
-                self.voters = record.message
-                self._voters_offset = at
+    @property
+    def leader_address(self) -> tuple[str, int] | None:
+        """Where the active controller is reached by other nodes."""
+        return self.node.role.leader_endpoints.get(self.node.settings.listener)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether decisions may be appended here."""
+        return self._led_epoch is not None
+
+    @property
+    def is_only_voter(self) -> bool:
+        return self.node.voters.is_only_voter(self.node.local)
+
+    @property
+    def kraft_version(self) -> int:
+        return self.node.membership.kraft_version
+
+    @property
+    def voters(self) -> Any:
+        """The voters as a VotersRecord; None when they are static."""
+        last = self.node.membership.voter_sets.last
+        return None if last is None else last[1].to_record()
 
     @property
     def voter_ids(self) -> tuple[int, ...]:
-        if self.voters is None:
-            return (self.node_id,)
-        return tuple(voter.voter_id for voter in self.voters.voters)
+        return tuple(self.node.voters.ids)
 
-    def lead(self) -> None:
-        """Takes the next epoch: first on disk, then as the records that open it. Refuses a quorum this node is not the
-        only voter of."""
-        if self.voters is not None:
-            keys = [(voter.voter_id, bytes(voter.voter_directory_id)) for voter in self.voters.voters]
-            if keys != [(self.node_id, self.directory_id)]:
-                raise ValueError(
-                    f"the voters of this metadata log are {keys}, not only node {self.node_id} with this directory"
-                )
-        files, directory = self.log.files, self.log.directory
-        state = read_quorum_state(files, directory)
-        if state is None:
-            state = QuorumState()
-        self.epoch = max(state.epoch, self.log.last_epoch) + 1
-        elected = QuorumState(self.epoch, self.node_id, voters=self.voter_ids)
-        write_quorum_state(files, directory, elected, min(self.kraft_version, 1))
-        self._open_epoch()
-
-    def _open_epoch(self) -> None:
-        from pylogd.protocol.messages import control_records as c
-
-        voter = c.LeaderChangeVoter(voter_id=self.node_id)
-        message = c.LeaderChangeMessage(version=0, leader_id=self.node_id, voters=[voter], granting_voters=[voter])
-        records: list[tuple[ControlType, Any, int]] = [(ControlType.LEADER_CHANGE, message, 0)]
-        if self.kraft_version >= 1:
-            updated = self._voters_record()
-            if self._voters_offset < 0 or updated != self.voters:
-                version = c.KRaftVersionRecord(version=0, kraft_version=self.kraft_version)
-                records.append((ControlType.KRAFT_VERSION, version, 0))
-                records.append((ControlType.KRAFT_VOTERS, updated, 0))
-                self.voters = updated
-                self._voters_offset = self.end_offset + 2
-        batch = control_batch(records, base_offset=self.end_offset, epoch=self.epoch, timestamp_ms=self._clock.now_ms())
-        self._write(batch)
-
-    def _voters_record(self) -> Any:
-        from pylogd.protocol.messages import control_records as c
-
-        return c.VotersRecord(
-            version=0,
-            voters=[
-                c.Voter(
-                    voter_id=self.node_id,
-                    voter_directory_id=self.directory_id,
-                    endpoints=[c.Endpoint(name=e.name, host=e.host, port=e.port) for e in self._endpoints],
-                    kraft_version_feature=c.KRaftVersionFeature(min_supported_version=0, max_supported_version=1),
-                )
-            ],
-        )
-
-    # -- append and commit -----------------------------------------------------------------------------------------
+    @property
+    def committed_offset(self) -> int:
+        """The first offset that is not known to be committed."""
+        return self.node.high_watermark or 0
 
     @property
     def end_offset(self) -> int:
         """The offset the next record gets."""
         return self.log.end_offset
 
+    # -- start -----------------------------------------------------------------------------------------------------
+
+    def start(self, listener: LeadershipListener | None = None) -> None:
+        """Takes part from now on. Call it when the subscribers that need everything are there."""
+        self._listener = listener
+        out = self.node.start(self._clock.monotonic_ms())
+        node = self.node
+        if not node.voters.is_voter(node.local) and not node.connections.bootstrap:
+            keys = [(key.id, key.directory_id) for key in node.voters.keys]
+            raise ValueError(
+                f"the voters of this metadata log are {keys}, not node {self.node_id} with this directory, and no "
+                "bootstrap server is known that could tell where they are"
+            )
+        self._do(out)
+
+    # -- events ----------------------------------------------------------------------------------------------------
+
+    def _event(self, event: Callable[[int], Output]) -> None:
+        """Lets the core handle an event. An error of the core or of its disk ends this node's part."""
+        if self._failure is not None or self._closed:
+            return
+        try:
+            self._do(event(self._clock.monotonic_ms()))
+        except (RaftError, KafkaError, OSError, ProtocolError, ValueError) as error:
+            self._fail(error)
+
+    def _do(self, out: Output) -> None:
+        if out.hard_state is not None:
+            self._persist(out.hard_state)
+        for reply in out.replies:
+            if not reply.token.done():
+                reply.token.set_result(reply.response)
+        for send in out.sends:
+            self._send(send)
+        if out.flush is not None:
+            self._wish = out.flush
+            if self._flushing is None:
+                self._flushing = self._loop.create_task(self._flush())
+        self._arm(out.deadline_ms)
+        if out.role_changed:
+            logger.info("quorum: node %d is %s of epoch %d, leader %s", self.node_id, self.node.role.name, self.epoch,
+                        "unknown" if self.leader_id is None else self.leader_id)  # fmt: skip
+            self._check_resigned()
+            self._tell_changed()
+        if out.high_watermark is not None:
+            self._committed(out.high_watermark)
+        self._check_leading()
+
+    def _persist(self, state: HardState) -> None:
+        voted = state.voted
+        kept = QuorumState(
+            state.epoch,
+            UNKNOWN_LEADER if state.leader_id is None else state.leader_id,
+            NOT_VOTED if voted is None else voted.id,
+            ZERO if voted is None else voted.directory_id,
+            voters=self.voter_ids,
+        )
+        write_quorum_state(self.log.files, self.log.directory, kept, min(self.kraft_version, 1))
+
+    def _arm(self, deadline_ms: int) -> None:
+        if self._timer is not None:
+            if deadline_ms == self._timer_at_ms:
+                return
+            self._timer.cancel()
+        delay_ms = min(max(deadline_ms - self._clock.monotonic_ms(), 0), 3_600_000)
+        self._timer_at_ms = deadline_ms
+        self._timer = self._loop.call_later(delay_ms / 1000 + 0.0005, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._event(self.node.tick)
+
+    def _send(self, send: Send) -> None:
+        node_id, correlation_id = send.destination.id, send.correlation_id
+
+        def answered(response: Any, failure: Any) -> None:
+            if failure is None:
+                self._event(lambda now_ms: self.node.response(node_id, correlation_id, response, now_ms))
+            else:
+                logger.debug("quorum: no answer from node %d: %s", node_id, failure)
+                error = ErrorCode.BROKER_NOT_AVAILABLE
+                self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
+
+        peer = self._peers.get(send.destination)
+        if peer is None:
+            self._loop.call_soon(answered, None, "no way to reach it")
+        else:
+            timeout_s = self.node.timeouts.request_ms / 1000 + _PEER_GRACE_S
+            peer.send(send.request, answered, timeout_s=timeout_s)
+
+    def handle(self, request: Any, version: int, listener: str) -> asyncio.Future[Any]:
+        """The answer to a request of a peer, or of an operator about the voters."""
+        future: asyncio.Future[Any] = self._loop.create_future()
+        self._event(lambda now_ms: self.node.request(future, request, version, listener or self._listener_name, now_ms))
+        if (self._failure is not None or self._closed) and not future.done():
+            future.set_exception(KafkaError(ErrorCode.BROKER_NOT_AVAILABLE, "this node takes no part in the quorum"))
+        return future
+
+    @property
+    def _listener_name(self) -> str:
+        return self.node.settings.listener
+
+    def leader_unreachable(self, leader_id: int) -> None:
+        """There is evidence that the leader's process has gone."""
+        self._event(lambda now_ms: self.node.leader_unreachable(leader_id, now_ms))
+
+    # -- append and commit -----------------------------------------------------------------------------------------
+
     def append(self, records: Sequence[VersionedRecord], *, atomic: bool = True) -> int:
         """Appends records and returns the offset of the last; `committed()` tells when it counts. Atomic records share
         one batch, so a crash keeps all of them or none."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the metadata log failed and takes no more records")
+        if self._led_epoch is None:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         if not records:
             raise ValueError("nothing to append")
         now_ms = self._clock.now_ms()
         step = len(records) if atomic else RECORDS_PER_BATCH
         for start in range(0, len(records), step):
             batch = metadata_batch(
-                records[start : start + step], base_offset=self.end_offset, epoch=self.epoch, timestamp_ms=now_ms
+                records[start : start + step], base_offset=self.end_offset, epoch=self._led_epoch, timestamp_ms=now_ms
             )
             if len(batch) > BATCH_BYTES_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"a metadata batch of {len(batch)} bytes is over {BATCH_BYTES_MAX}"
                 )
             self._last_timestamp_ms = now_ms
-            self._write(batch)
+            self._write(batch, self._led_epoch)
         return self.end_offset - 1
 
-    def _write(self, batch: bytearray) -> None:
+    def _write(self, batch: bytearray, epoch: int) -> None:
         try:
-            self.log.append(batch, self.epoch, self._clock.now_ms())
+            out = self.node.append(batch, epoch, self._clock.monotonic_ms())
+        except NotLeader:
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller") from None
         except (KafkaError, OSError) as error:
             # The records were replayed into a state that will never be durable: this controller is done.
             self._fail(error)
             raise
-        self._bytes_since_snapshot += len(batch)
-        self._pending.append((self.end_offset, batch))
-        if self._flushing is None:
-            self._flushing = self._loop.create_task(self._flush())
+        self.snapshots.bytes_since += len(batch)
+        self._do(out)
 
     def committed(self, offset: int) -> asyncio.Future[None]:
         """Done when everything up to and including `offset` is committed; fails when it never will be."""
@@ -237,49 +334,64 @@ class SingleVoterDriver:
             future.set_exception(self._failure)
         elif offset < self.committed_offset:
             future.set_result(None)
+        elif self._led_epoch is None:
+            future.set_exception(_not_controller())
         else:
             self._waiting.append((offset, future))
         return future
 
     async def _flush(self) -> None:
         try:
-            while self._pending:
+            while self._wish is not None:
+                wish, self._wish = self._wish, None
                 plan = self.log.flush_plan()
                 if plan.segments:
                     await self._workers.offload(plan.run)
-                self.log.flushed(plan)
-                self._commit(plan.end)
+                    self.log.flushed(plan)
+                self._event(partial(self.node.flushed, wish))
         except Exception as error:
             self._fail(error)
         finally:
             self._flushing = None
 
-    def _commit(self, end: int) -> None:
-        batches = []
-        while self._pending and self._pending[0][0] <= end:
-            batches.append(self._pending.popleft()[1])
-        self.committed_offset = end
-        for subscriber in self._subscribers:
-            subscriber.committed(batches)
-        while self._waiting and self._waiting[0][0] < end:
+    def _committed(self, high_watermark: int) -> None:
+        self.log.log.high_watermark = min(high_watermark, self.log.end_offset)
+        self._deliver()
+        while self._waiting and self._waiting[0][0] < high_watermark:
             future = self._waiting.popleft()[1]
             if not future.done():
                 future.set_result(None)
 
-    def _fail(self, error: BaseException) -> None:
-        if self._failure is not None:
+    def _deliver(self) -> None:
+        """Hands the newly committed batches to everybody who follows."""
+        start, end = self._delivered, self.committed_offset
+        if start is None or start < self.log.log.log_start_offset:
+            for subscriber in self._subscribers:
+                self._hand_over(subscriber)
+            self._delivered = end
             return
-        self._failure = error
-        logger.error("the metadata log failed: %s", error)
-        self._pending.clear()
-        while self._waiting:
-            future = self._waiting.popleft()[1]
-            if not future.done():
-                future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "the controller lost its metadata log"))
-        self._on_failure(error)
+        for data in self.log.read(start, end):
+            if self._led_epoch is None:
+                self._note(data)
+            for subscriber in self._subscribers:
+                subscriber.committed([data])
+        self._delivered = end
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
-        """Hands over all that is committed, and from then on every commit."""
+        """Hands over all that is known to be committed, and from then on every commit."""
+        self._subscribers.append(subscriber)
+        if self._delivered is not None:
+            self._hand_over(subscriber)
+
+    def unsubscribe(self, subscriber: MetadataSubscriber) -> None:
+        self._subscribers.remove(subscriber)
+
+    def hand_over(self, subscriber: MetadataSubscriber) -> None:
+        """Everything that is committed once more, for a subscriber that starts over."""
+        if self._delivered is not None:
+            self._hand_over(subscriber)
+
+    def _hand_over(self, subscriber: MetadataSubscriber) -> None:
         log = self.log
         start = log.log.log_start_offset
         snapshot_id = log.latest_snapshot
@@ -288,67 +400,167 @@ class SingleVoterDriver:
             start = max(start, snapshot_id.offset)
         for data in log.read(start, self.committed_offset):
             subscriber.committed([data])
-        self._subscribers.append(subscriber)
+            if self._delivered is None and subscriber is self._subscribers[0]:
+                self._note(data)
+
+    def _note(self, data: bytes) -> None:
+        """What the next snapshot will have to stand for, of records that others appended."""
+        self.snapshots.bytes_since += len(data)
+        for _, header in batches.iter_headers(memoryview(data)):
+            self._last_timestamp_ms = header.max_timestamp
+
+    # -- leadership ------------------------------------------------------------------------------------------------
+
+    def _check_leading(self) -> None:
+        role = self.node.role
+        if self._led_epoch is None and isinstance(role, Leader) and role.high_watermark is not None:
+            self._led_epoch = role.epoch
+            if self._listener is not None:
+                self._listener.lead(role.epoch)
+
+    def _check_resigned(self) -> None:
+        if self._led_epoch is None or (self.node.is_leader and self.node.epoch == self._led_epoch):
+            return
+        self._led_epoch = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, future in waiting:
+            if not future.done():
+                future.set_exception(_not_controller())
+        if self._listener is not None:
+            self._listener.resign()
+
+    def changed(self) -> asyncio.Future[None]:
+        """Done at the next change of role, epoch or leader."""
+        future: asyncio.Future[None] = self._loop.create_future()
+        self._changed.append(future)
+        return future
+
+    def _tell_changed(self) -> None:
+        told, self._changed = self._changed, []
+        for future in told:
+            if not future.done():
+                future.set_result(None)
+
+    def resign(self) -> None:
+        """Gives the lead to another voter; with none there is nobody to give it to."""
+        if not self.is_only_voter:
+            self._event(self.node.resign)
+
+    def _fail(self, error: BaseException) -> None:
+        if self._failure is not None:
+            return
+        self._failure = error
+        logger.error("the metadata log failed: %s", error)
+        if self._timer is not None:
+            self._timer.cancel()
+        while self._waiting:
+            future = self._waiting.popleft()[1]
+            if not future.done():
+                future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "the controller lost its metadata log"))
+        if self._listener is not None:
+            self._listener.failed(error)
+        self._on_failure(error)
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
     def snapshot_due(self) -> bool:
-        """By size, or by time when there is anything new; never two at once."""
-        if self._snapshot_task is not None or self._failure is not None or not self._bytes_since_snapshot:
-            return False
-        config = self.log.config
-        if self._bytes_since_snapshot >= config.snapshot_interval_bytes:
-            return True
-        waited_ms = self._clock.monotonic_ms() - self._last_snapshot_ms
-        return 0 < config.snapshot_interval_ms <= waited_ms
+        return self._failure is None and self.snapshots.due()
 
     def start_snapshot(self, image: ClusterImage) -> None:
         """Writes a snapshot of `image` as it is now, once what it contains is committed."""
         if image.pending is not None:
             return  # half a metadata transaction is no state to start from
-        frozen = image.freeze()
-        self._bytes_since_snapshot = 0
-        self._last_snapshot_ms = self._clock.monotonic_ms()
-        self._snapshot_task = self._loop.create_task(self._snapshot(frozen, self.end_offset, self._last_timestamp_ms))
+        end_offset = image.offset + 1
+        latest = self.log.latest_snapshot
+        if latest is not None and end_offset <= latest.offset:
+            return
+        membership = self.node.membership
+        version = membership.versions.at(end_offset - 1) or 0
+        voters = membership.voter_sets.at(end_offset - 1)
+        self.snapshots.start(
+            image,
+            SnapshotId(end_offset, image.epoch),
+            self.committed(end_offset - 1),
+            self._workers,
+            timestamp_ms=self._last_timestamp_ms,
+            kraft_version=version,
+            voters=voters.to_record() if version >= 1 and voters is not None else None,
+        )
 
-    async def _snapshot(self, image: ClusterImage, end_offset: int, timestamp_ms: int) -> None:
-        snapshot_id = SnapshotId(end_offset, self.epoch)
-        try:
-            await self.committed(end_offset - 1)
-            batches = snapshot_batches(
-                image_records(image),
-                epoch=snapshot_id.epoch,
-                last_contained_timestamp_ms=timestamp_ms,
-                now_ms=self._clock.now_ms(),
-                kraft_version=self.kraft_version,
-                voters=self.voters if self.kraft_version >= 1 else None,
-            )
-            path = self.log.snapshot_path(snapshot_id)
-            size = await self._workers.offload(write_snapshot, self.log.files, path, batches)
-            self.log.snapshot_written(snapshot_id)
-            logger.info("wrote metadata snapshot %s, %d bytes", snapshot_id.filename, size)
-            self.log.clean(self._clock.now_ms())
-        except (OSError, KafkaError) as error:
-            # The log is whole without it; the next one may succeed.
-            logger.error("could not write metadata snapshot %s: %s", snapshot_id.filename, error)
-        finally:
-            self._snapshot_task = None
+    def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
+        self.node.snapshot_created(OffsetAndEpoch(snapshot_id.offset, snapshot_id.epoch))
 
     # -- end -------------------------------------------------------------------------------------------------------
 
-    async def close(self, image: ClusterImage | None = None) -> None:
-        """Waits for what is under way; all that was appended is durable afterwards. With an `image` a snapshot of it is
-        left behind when the next start would otherwise have much to replay."""
+    async def close(self, state: HasImage | None = None) -> None:
+        """Hands the lead over if there is somebody to take it, and waits for what is under way; all that was appended
+        is durable afterwards. With a `state` a snapshot of its image is left behind when the next start would otherwise
+        have much to replay."""
+        await self._hand_lead_over()
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
+        snapshots = self.snapshots
         if (
-            image is not None
+            state is not None
             and self._failure is None
-            and self._snapshot_task is None
-            and self._bytes_since_snapshot >= SNAPSHOT_AT_STOP_BYTES
+            and snapshots.task is None
+            and snapshots.bytes_since >= SNAPSHOT_AT_STOP_BYTES
         ):
-            self.start_snapshot(image)
-        if self._snapshot_task is not None:
-            await asyncio.wait([self._snapshot_task])
+            self.start_snapshot(state.image)
+        if snapshots.task is not None:
+            await asyncio.wait([snapshots.task])
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._peers.close()
+        self._disk.abandon_snapshot()
         if self._failure is None:
             self.log.close()
+
+    async def _hand_lead_over(self) -> None:
+        if self._failure is not None or not self.node.is_leader or self.is_only_voter:
+            return
+        self._event(self.node.shutdown)
+        deadline = self._loop.time() + HANDOVER_S
+        while not self.node.shutdown_complete and self._failure is None:
+            left = deadline - self._loop.time()
+            if left <= 0:
+                logger.warning("no other voter took the lead within %.0f s", HANDOVER_S)
+                return
+            await asyncio.wait([self.changed()], timeout=left)
+
+    # -- for DescribeQuorum ----------------------------------------------------------------------------------------
+
+    def replicas(self) -> tuple[list[Any], list[Any]] | None:
+        """Voters and observers as (key, endpoints, end offset, last fetch, last caught up), times on the wall; None
+        unless this node leads."""
+        role = self.node.role
+        if not isinstance(role, Leader):
+            return None
+        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
+        role.forget_inactive(now_ms)
+
+        def row(progress: Any) -> Any:
+            if progress.key.id == self.node_id:
+                return progress.key, progress.endpoints, self.end_offset, wall_ms, wall_ms
+            times = [-1 if at < 0 else wall_ms - (now_ms - at) for at in (progress.fetched_ms, progress.caught_up_ms)]
+            return progress.key, progress.endpoints, progress.end_offset, *times
+
+        return [row(p) for p in role.voters.values()], [row(p) for p in role.observers.values()]
+
+    @property
+    def follows(self) -> bool:
+        """Whether a leader answers us."""
+        return isinstance(self.node.role, Follower) and self.node.role.has_fetched
+
+
+def _not_controller() -> KafkaError:
+    return KafkaError(ErrorCode.NOT_CONTROLLER, "the lead was lost before this was committed")
+
+
+def _hard_state(state: QuorumState) -> HardState:
+    return HardState(
+        state.epoch,
+        None if state.leader_id == UNKNOWN_LEADER else state.leader_id,
+        None if state.voted_id == NOT_VOTED else ReplicaKey(state.voted_id, state.voted_directory),
+    )

@@ -144,20 +144,28 @@ class MetadataLog:
 
     def flushed(self, plan: FlushPlan) -> None:
         self.log.mark_flushed(plan)
-        self.log.high_watermark = plan.end
 
     def read(self, start: int, end: int) -> Iterator[bytes]:
         """Whole batches from the one that holds `start` up to `end`, about a megabyte at a time."""
         while start < end:
-            found = self.log.read(start, _READ_BYTES, end)
-            if found.range is None:
+            data = self.read_from(start, _READ_BYTES, end)
+            if not data:
                 return
-            data = found.range.read()
-            whole, next_offset = _whole_batches(data)
-            if not whole:
-                raise ValueError(f"no whole batch at offset {start} of the metadata log")
-            yield data[:whole]
-            start = next_offset
+            yield data
+            start = _whole_batches(data)[1]
+
+    def read_from(self, start: int, max_bytes: int, end: int) -> bytes:
+        """Whole batches from the one that holds `start`, below `end`, at least one if there is any."""
+        if start >= end:
+            return b""
+        found = self.log.read(start, max_bytes, end)
+        if found.range is None:
+            return b""
+        data = found.range.read()
+        whole = _whole_batches(data)[0]
+        if not whole:
+            raise ValueError(f"no whole batch at offset {start} of the metadata log")
+        return data[:whole]
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 
@@ -172,6 +180,21 @@ class MetadataLog:
             self.snapshots.append(snapshot_id)
             self.snapshots.sort()
 
+    def install(self, snapshot_id: SnapshotId) -> None:
+        """A snapshot that was fetched takes the place of the log and of all older snapshots."""
+        self.log.truncate_fully_and_start_at(snapshot_id.offset)
+        older, self.snapshots = self.snapshots, [snapshot_id]
+        for former in older:
+            if former != snapshot_id:
+                self._drop(former)
+
+    def _drop(self, snapshot_id: SnapshotId) -> None:
+        """Out of the way now, off the disk later: somebody may still be reading it."""
+        path = self.snapshot_path(snapshot_id)
+        doomed = path[: -len(SUFFIX)] + DELETED_SUFFIX
+        self.files.rename(path, doomed)
+        self._environment.later(self.log.config.file_delete_delay_ms, partial(self._unlink, doomed))
+
     def clean(self, now_ms: int) -> None:
         """Drops snapshots, and the log they make superfluous, that retention no longer wants."""
         while len(self.snapshots) > 1 and self._expired(now_ms):
@@ -180,10 +203,7 @@ class MetadataLog:
                 self.log.delete_records_before(following.offset)
             self.log.delete_old_segments(now_ms)
             self.snapshots.pop(0)
-            path = self.snapshot_path(oldest)
-            doomed = path[: -len(SUFFIX)] + DELETED_SUFFIX
-            self.files.rename(path, doomed)
-            self._environment.later(self.log.config.file_delete_delay_ms, partial(self._unlink, doomed))
+            self._drop(oldest)
             logger.info("metadata snapshot %s is superseded and was dropped", oldest.filename)
 
     def _unlink(self, path: str) -> None:

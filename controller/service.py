@@ -2,15 +2,16 @@
 
 Everything runs on one event loop, one decision at a time. A decision sees the state as of the last appended record
 ("speculative"), so a second CreateTopics does not wait for the first one's fsync; every reply, a refusal too, waits
-until the newest record the decision may have seen is committed. When the log fails, nothing is answered any more and
-the node stops: what was replayed may not survive.
+until the newest record the decision may have seen is committed. When the lead is lost the state is discarded and built
+anew from the committed log, which a controller that does not lead keeps following. When the log fails, nothing is
+answered any more and the node stops: what was replayed may not survive.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 from typing import Any
 
@@ -28,12 +29,13 @@ from pylogd.controller.decide import (
     reassignments,
     topics,
 )
-from pylogd.controller.driver import SingleVoterDriver
+from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.errors import error_response
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.image import ClusterImage
-from pylogd.controller.records import VersionedRecord
+from pylogd.controller.records import VersionedRecord, decode_batches
 from pylogd.controller.registrations import Endpoint
+from pylogd.controller.snapshot import SnapshotId, replay_snapshot
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -63,7 +65,30 @@ SERVED: dict[ApiKey, tuple[int, int]] = {
     ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
     ApiKey.DESCRIBE_QUORUM: (0, 2),
     ApiKey.DESCRIBE_CLUSTER: (0, 2),
+    ApiKey.VOTE: (0, 2),
+    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1),
+    ApiKey.END_QUORUM_EPOCH: (0, 1),
+    ApiKey.FETCH: (4, 18),
+    ApiKey.FETCH_SNAPSHOT: (0, 1),
+    ApiKey.ADD_RAFT_VOTER: (0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
+    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
 }
+#: Answered by the quorum itself, whoever leads.
+QUORUM_APIS = frozenset(
+    {
+        ApiKey.VOTE,
+        ApiKey.BEGIN_QUORUM_EPOCH,
+        ApiKey.END_QUORUM_EPOCH,
+        ApiKey.FETCH,
+        ApiKey.FETCH_SNAPSHOT,
+        ApiKey.ADD_RAFT_VOTER,
+        ApiKey.REMOVE_RAFT_VOTER,
+        ApiKey.UPDATE_RAFT_VOTER,
+    }
+)
+#: Answered by every controller from what it knows.
+STANDBY_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER})
 
 
 class ControllerContext:
@@ -96,7 +121,7 @@ class Controller:
 
     def __init__(
         self,
-        driver: SingleVoterDriver,
+        driver: QuorumDriver,
         settings: Settings,
         rules: ConfigRules,
         *,
@@ -118,7 +143,11 @@ class Controller:
         self._local_broker = local_broker
         heartbeats = Heartbeats(self._timings.session_timeout_ms)
         self.state = ControllerState(ClusterImage(), heartbeats, settings, rules, rng, new_uuid)
+        #: takes requests
         self.active = False
+        #: owns the state: what it appends is replayed before it is committed
+        self._leading = False
+        self._activated: asyncio.Future[None] = loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._handlers: dict[int, Callable[[Any, int, ControllerContext], Decision]] = {
             ApiKey.CREATE_TOPICS: lambda r, v, c: topics.create_topics(self.state, r, v),
@@ -144,21 +173,57 @@ class Controller:
             ApiKey.CONTROLLER_REGISTRATION: lambda r, v, c: brokers.register_controller(self.state, r),
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_ids.allocate_producer_ids(self.state, r),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda r, v, c: directories.assign_replicas_to_dirs(self.state, r),
-            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, self.state, r, v, self._clock),
+            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, r, v),
             ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(self.driver, self.state, r, v, c.listener),
         }
 
     # -- life ------------------------------------------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Replays the log, takes the lead, and writes what a new cluster or a new controller needs. Active when it
-        returns."""
+        """Follows the log and takes part in the quorum. A controller that is alone in it is active when this returns;
+        otherwise one of them becomes active sooner or later."""
+        driver = self.driver
+        driver.subscribe(self)
+        driver.start(self)
+        if driver.is_only_voter:
+            await self._activated
+
+    def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
+        """The quorum hands over what is committed: from this snapshot on."""
+        self.state.image = ClusterImage()
+        replay_snapshot(data, self.state.image, snapshot_id)
+
+    def committed(self, batches: Sequence[bytes | bytearray]) -> None:
+        """Records of the active controller. What this one appended itself is replayed already."""
+        if self._leading:
+            return
+        image = self.state.image
+        for data in batches:
+            for batch in decode_batches(data):
+                image.epoch = batch.epoch
+                if batch.control:
+                    image.offset = batch.last_offset
+                else:
+                    for offset, record in enumerate(batch.records, batch.base_offset):
+                        image.replay(record, offset)
+        if self.driver.snapshot_due():
+            self.driver.start_snapshot(image)
+
+    def lead(self, epoch: int) -> None:
+        """This controller is the active one now; writes what a new cluster or a new controller needs."""
+        try:
+            self._lead()
+        except Exception as error:
+            self.failed(error)
+            raise
+
+    def _lead(self) -> None:
         state, driver = self.state, self.driver
-        driver.load(state.image)
-        driver.lead()
+        self._leading = True
         state.kraft_version = driver.kraft_version
         state.voters = driver.voter_ids
-        gone = driver.node_id if self._local_broker else None
+        # A broker that shares the process of the only controller cannot be running from before.
+        gone = driver.node_id if self._local_broker and driver.is_only_voter else None
         state.heartbeats.activate(state.image, self._clock.monotonic_ms(), gone)
         if state.image.metadata_version > versions.METADATA_LATEST:
             raise ValueError(
@@ -168,7 +233,6 @@ class Controller:
         records = activation_records(state.image, self._bootstrap, state.settings.static_min_insync_replicas)
         if records:
             self._append(records, atomic=False)
-        await driver.committed(driver.end_offset - 1)
         self.active = True
         timings = self._timings
         if timings.idle_interval_ms:
@@ -178,14 +242,41 @@ class Controller:
             self._every("balance", timings.balance_interval_ms, self._balance)
         self._every("unclean", UNCLEAN_ELECTION_INTERVAL_MS, self._elect_unclean)
         logger.info("controller %d is active in epoch %d at offset %d", driver.node_id, driver.epoch, driver.end_offset)
+        driver.committed(driver.end_offset - 1).add_done_callback(self._ready)
+
+    def _ready(self, committed: asyncio.Future[None]) -> None:
+        if committed.cancelled() or committed.exception() is not None:
+            logger.info("controller %d lost the lead before its first records were committed", self.driver.node_id)
+        elif not self._activated.done():
+            self._activated.set_result(None)
+
+    def resign(self) -> None:
+        """Another controller is active now, or none: what was only appended here may be gone."""
+        if not self._leading:
+            return
+        logger.info("controller %d is not active any more", self.driver.node_id)
+        self._leading = self.active = False
+        self._cancel_timers()
+        self.state.image = ClusterImage()
+        self.driver.hand_over(self)
+
+    def failed(self, error: BaseException) -> None:
+        """The quorum cannot go on here."""
+        self.active = False
+        self._cancel_timers()
+        if not self._activated.done():
+            self._activated.set_exception(error)
+
+    def _cancel_timers(self) -> None:
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
 
     async def stop(self) -> None:
         """Takes no more requests; what was appended is durable afterwards."""
         self.active = False
-        for timer in self._timers.values():
-            timer.cancel()
-        self._timers.clear()
-        await self.driver.close(self.state.image)
+        self._cancel_timers()
+        await self.driver.close(self.state)
 
     def _every(self, name: str, interval_ms: int, job: Callable[[], None]) -> None:
         def run() -> None:
@@ -234,6 +325,11 @@ class Controller:
 
     async def _handle(self, request: Any, version: int, context: ControllerContext) -> Any:
         try:
+            key = ApiKey(request.API_KEY)
+            if key in QUORUM_APIS:
+                return await self.driver.handle(request, version, context.listener)
+            if key in STANDBY_APIS and not self.active:
+                return self._handlers[key](request, version, context).response
             if not self.active:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "The active controller is not known.")
             decision, offset = self.decide(request, version, context)

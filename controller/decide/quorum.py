@@ -9,34 +9,41 @@ from pylogd.controller.operations import CLUSTER_OPERATIONS
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
-from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:
-    from pylogd.controller.driver import SingleVoterDriver
+    from pylogd.controller.driver import QuorumDriver
 
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
 
-def describe_quorum(
-    driver: SingleVoterDriver, state: ControllerState, request: Any, version: int, clock: Clock
-) -> Decision:
+def describe_quorum(driver: QuorumDriver, request: Any, version: int) -> Decision:
     """Only the metadata partition has a quorum; for anything else, or more than it, the whole request is refused."""
     from pylogd.protocol.messages import describe_quorum as m
 
     wanted = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
     if wanted != [(TOPIC, 0)]:
         return Decision([], _unknown(request))
-    now_ms = clock.now_ms()
-    voters = [
-        m.ReplicaState(
-            replica_id=driver.node_id,
-            replica_directory_id=driver.directory_id if version >= 2 else ZERO,
-            log_end_offset=driver.end_offset,
-            last_fetch_timestamp=now_ms,
-            last_caught_up_timestamp=now_ms,
-        )
-    ]
+    replicas = driver.replicas()
+    if replicas is None:
+        code = ErrorCode.NOT_LEADER_OR_FOLLOWER
+        refused = m.ResponsePartitionData(partition_index=0, error_code=code, error_message=code.message)
+        topics = [m.ResponseTopicData(topic_name=TOPIC, partitions=[refused])]
+        return Decision([], m.DescribeQuorumResponse(error_message=None, topics=topics))
+
+    def states(rows: list[Any]) -> list[Any]:
+        return [
+            m.ReplicaState(
+                replica_id=key.id,
+                replica_directory_id=key.directory_id if version >= 2 else ZERO,
+                log_end_offset=end_offset,
+                last_fetch_timestamp=fetched_ms,
+                last_caught_up_timestamp=caught_up_ms,
+            )
+            for key, _, end_offset, fetched_ms, caught_up_ms in rows
+        ]
+
+    voters, observers = replicas
     partition = m.ResponsePartitionData(
         partition_index=0,
         error_code=ErrorCode.NONE,
@@ -44,14 +51,14 @@ def describe_quorum(
         leader_id=driver.node_id,
         leader_epoch=driver.epoch,
         high_watermark=driver.committed_offset,
-        current_voters=voters,
-        observers=[],
+        current_voters=states(voters),
+        observers=states(observers),
     )
     nodes = []
-    if driver.voters is not None and version >= 2:
-        for voter in driver.voters.voters:
-            listeners = [m.Listener(name=e.name, host=e.host, port=e.port) for e in voter.endpoints]
-            nodes.append(m.Node(node_id=voter.voter_id, listeners=listeners))
+    if version >= 2:
+        for key, endpoints, *_ in voters:
+            listeners = [m.Listener(name=name, host=host, port=port) for name, (host, port) in endpoints.items()]
+            nodes.append(m.Node(node_id=key.id, listeners=listeners))
     topic = m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])
     return Decision([], m.DescribeQuorumResponse(error_message=None, topics=[topic], nodes=nodes))
 
@@ -78,7 +85,7 @@ def _unknown(request: Any) -> Any:
 
 
 def describe_cluster(
-    driver: SingleVoterDriver, state: ControllerState, request: Any, version: int, listener: str
+    driver: QuorumDriver, state: ControllerState, request: Any, version: int, listener: str
 ) -> Decision:
     """The registered controllers, as seen on the listener that was asked."""
     from pylogd.protocol.messages import describe_cluster as m
@@ -92,8 +99,9 @@ def describe_cluster(
         if version == 0:
             code = ErrorCode.INVALID_REQUEST
         return Decision([], m.DescribeClusterResponse(error_code=code, error_message=text))
+    leader_id = -1 if driver.leader_id is None else driver.leader_id
     response = m.DescribeClusterResponse(
-        endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=state.settings.cluster_id, controller_id=driver.node_id
+        endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=state.settings.cluster_id, controller_id=leader_id
     )
     for record in state.image.controllers.values():
         for endpoint in record.end_points:

@@ -295,8 +295,8 @@ def test_a_snapshot_by_time_needs_something_new(tmp_path: Path) -> None:
             clock.advance(3_600_000)
             assert c.driver.snapshot_due()
             await c.ask(topics("a"))
-            assert c.driver._snapshot_task is not None
-            await c.driver._snapshot_task
+            assert c.driver.snapshots.task is not None
+            await c.driver.snapshots.task
             clock.advance(3_600_000)
             assert not c.driver.snapshot_due()
 

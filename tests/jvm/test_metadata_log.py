@@ -112,8 +112,8 @@ def test_log_and_snapshot(tmp_path: Path, tools: ToolHost) -> None:
         async with RunningController(tmp_path) as c:
             c.controller._append(every_record(), atomic=False)
             c.driver.start_snapshot(c.controller.state.image)
-            assert c.driver._snapshot_task is not None
-            await c.driver._snapshot_task
+            assert c.driver.snapshots.task is not None
+            await c.driver.snapshots.task
             c.controller._append(removals())
 
     asyncio.run(main())

@@ -10,7 +10,7 @@ from typing import Any
 
 from pylogd.controller import versions
 from pylogd.controller.bootstrap import read_bootstrap
-from pylogd.controller.driver import SingleVoterDriver
+from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
@@ -176,7 +176,7 @@ class RunningController:
         files = FileSystem()
         environment = MetadataEnvironment(files, self.clock, loop, self.workers, self.failures.append)
         log = MetadataLog(environment, str(self.root), self.config)
-        self.driver = SingleVoterDriver(
+        self.driver = QuorumDriver(
             log,
             node_id=self.node_id,
             directory_id=DIRECTORY_ID,
