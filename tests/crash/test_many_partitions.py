@@ -53,8 +53,8 @@ def test_topics_that_are_deleted_at_once(new_broker: Callable[..., Daemon]) -> N
     """What is written behind a creation must not stumble over the deletion."""
     broker = new_broker()
     admin = Admin(broker.bootstrap)
-    for _ in range(scaled(test=30, soak=1000)):
-        admin.create("fleeting", partitions=20)
+    for _ in range(scaled(test=100, soak=3000)):
+        admin.create("fleeting", partitions=3)
         admin.delete("fleeting")
     admin.create("fleeting")
     assert confluent.produce(broker.bootstrap, "fleeting", [Message(b"x")]) == [(0, 0)]
