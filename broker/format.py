@@ -64,12 +64,13 @@ class Formatter:
         self.random_bytes = random_bytes
         self.metadata_dir = config.metadata_log_dir
         self.paths = sorted({*config.log_dirs, self.metadata_dir})
+        self.reload()
+
+    def reload(self) -> None:
+        """Look at the directories again."""
         self.found: dict[str, MetaProperties] = {}
         self.empty: list[str] = []
         self.failed: dict[str, str] = {}
-        self._load()
-
-    def _load(self) -> None:
         for path in self.paths:
             try:
                 meta = meta_properties.read(self.files, path)

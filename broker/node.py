@@ -12,20 +12,22 @@ import asyncio
 import logging
 import os
 import socket
+from collections.abc import Callable
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
 from pylogd.broker import controller_listener
-from pylogd.broker.controller_channel import LocalChannel
+from pylogd.broker.controller_channel import LocalChannel, RoutedChannel
 from pylogd.broker.controller_node import broker_endpoints, build_controller, controller_endpoints
 from pylogd.broker.coordinator.service import GroupCoordinator
 from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.fetchers import Fetchers
-from pylogd.broker.format import Directories, FormatError, Formatter
+from pylogd.broker.format import Directories, Formatter
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.isr_changes import IsrChanges
 from pylogd.broker.metadata import MetadataPublisher
+from pylogd.broker.observer import MetadataObserver
 from pylogd.broker.producer_ids import ProducerIds
 from pylogd.broker.registration import BrokerLifecycle, register_controller
 from pylogd.broker.server import Server
@@ -57,7 +59,8 @@ class Node:
     """Everything a handler may ask for. Attributes that only one role has are set by `start`."""
 
     controller: Controller
-    channel: LocalChannel
+    observer: MetadataObserver
+    channel: RoutedChannel
     lifecycle: BrokerLifecycle
 
     def __init__(
@@ -121,6 +124,7 @@ class Node:
         #: Done when the node cannot go on; whoever runs it stops it then.
         self.failure: asyncio.Future[str] = self.loop.create_future()
         self._started: list[str] = []
+        self._registering: asyncio.Task[None] | None = None
 
     @property
     def image(self) -> ClusterImage:
@@ -140,7 +144,7 @@ class Node:
 
     @property
     def kraft_version(self) -> int:
-        return self.controller.driver.kraft_version
+        return self.controller.driver.kraft_version if self.config.is_controller else 1
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -152,19 +156,20 @@ class Node:
     async def start(self) -> None:
         """Returns when clients are served."""
         config = self.config
-        if not config.is_controller:
-            raise FormatError(
-                "process.roles=broker needs controllers on other nodes, which this version cannot reach: "
-                "use process.roles=broker,controller"
-            )
-        directories = Formatter(config, self.files, self.clock, os.urandom).prepare()
+        formatter = Formatter(config, self.files, self.clock, os.urandom)
+        if not config.is_controller and not formatter.found:
+            await self._adopt_cluster(formatter)
+        directories = formatter.prepare()
         self.cluster_id = directories.cluster_id
         for path, reason in directories.failed.items():
             _LOGGER.error("log directory %s is offline: %s", path, reason)
         self.logs.open()
         self._started.append("logs")
         self._bind()
-        await self._start_controller(directories)
+        if config.is_controller:
+            await self._start_controller(directories)
+        else:
+            self._observe(directories)
         if config.is_broker:
             await self._start_broker()
 
@@ -197,15 +202,66 @@ class Node:
             clock=self.clock,
             loop=self.loop,
             workers=self.workers,
+            network=self.network,
             rng=self.chance,
             new_uuid=self._new_uuid,
             on_failure=lambda error: self._fail(f"the metadata log failed: {error}"),
         )
         self._started.append("controller")
         await self.controller.start()
-        self.channel = LocalChannel(self.controller)
-        self.channel.subscribe(self.publisher)
-        await register_controller(self.channel, config.node_id, self._new_uuid(), endpoints)
+        for endpoint in config.controller_listeners:
+            # The other voters must be able to ask for votes before there can be a leader to register with.
+            self.server.listeners[endpoint.name].start()
+        driver = self.controller.driver
+        driver.subscribe(self.publisher)
+        self.channel = self._route(lambda: driver.leader_address, LocalChannel(self.controller))
+        registering = register_controller(self.channel, config.node_id, self._new_uuid(), endpoints)
+        if driver.is_leader:
+            await registering
+        else:
+            self._registering = self.loop.create_task(registering)
+
+    def _route(self, find: Callable[[], tuple[str, int] | None], local: LocalChannel | None = None) -> RoutedChannel:
+        """The way to the active controller, which may be in this process."""
+        config = self.config
+        return RoutedChannel(
+            self.network,
+            find=find,
+            bootstrap=self._controllers(),
+            local=local,
+            client_id=f"broker-{config.node_id}",
+            timeout_s=config["controller.socket.timeout.ms"] / 1000,
+            heartbeat_timeout_s=config["broker.session.timeout.ms"] / 4000,
+        )
+
+    async def _adopt_cluster(self, formatter: Formatter) -> None:
+        """An empty broker belongs to the cluster of the controllers it is told to use."""
+        from pylogd.broker.joining import cluster_id_of
+
+        while (cluster_id := await cluster_id_of(self.network, self._controllers())) is None:
+            _LOGGER.info("waiting for a controller of the cluster to join")
+            await asyncio.sleep(1)
+        formatter.format(cluster_id, None)
+        formatter.reload()
+
+    def _controllers(self) -> list[tuple[str, int]]:
+        """Where controllers may be found."""
+        return self.config.bootstrap_servers or list(self.config.voters.values())
+
+    def _observe(self, directories: Directories) -> None:
+        """Follow the metadata of controllers elsewhere."""
+        config = self.config
+        self.observer = MetadataObserver(
+            self.network,
+            self.publisher,
+            node_id=config.node_id,
+            directory_id=directories.ids[config.metadata_log_dir],
+            cluster_id=self.cluster_id,
+            bootstrap=self._controllers(),
+        )
+        self.channel = self._route(self.observer.leader_address)
+        self.observer.start()
+        self._started.append("observer")
 
     async def _start_broker(self) -> None:
         config = self.config
@@ -248,7 +304,13 @@ class Node:
             await self.publisher.stop()
             await self.lifecycle.stop()
         if "controller" in started:
+            if self._registering is not None:
+                self._registering.cancel()
             await self.controller.stop()
+        if "observer" in started:
+            await self.observer.stop()
+        if "controller" in started or "observer" in started:
+            self.channel.close()
         if "logs" in started:
             if "broker" in started:
                 await self.logs.close(self.broker_epoch)

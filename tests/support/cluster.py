@@ -1,0 +1,108 @@
+"""Several broker processes as one cluster: pylogd's, Kafka's, or both."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.broker import Pylogd
+from support.daemon import HOST, Daemon
+from support.kafka import ApacheKafka
+from support.wait import eventually
+from support.wire import broker_count
+
+
+def _controller_properties(daemon: Daemon) -> dict[str, str]:
+    return {
+        "process.roles": "controller",
+        "node.id": str(daemon.node_id),
+        "listeners": f"CONTROLLER://{HOST}:{daemon.controller_port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": f"{HOST}:{daemon.controller_port}",
+        "log.dirs": str(daemon.data),
+        **daemon.extra,
+    }
+
+
+def _broker_properties(daemon: Daemon, controllers: str) -> dict[str, str]:
+    return {
+        "process.roles": "broker",
+        "node.id": str(daemon.node_id),
+        "listeners": f"PLAINTEXT://{HOST}:{daemon.port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{daemon.port}",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "controller.listener.names": "CONTROLLER",
+        "controller.quorum.bootstrap.servers": controllers,
+        "log.dirs": str(daemon.data),
+        "offsets.topic.num.partitions": "1",
+        "log.segment.delete.delay.ms": "1000",
+        **daemon.extra,
+    }
+
+
+class KafkaController(ApacheKafka):
+    """A quorum of one JVM controller."""
+
+    def __init__(self, directory: Path, extra: dict[str, str] | None = None, node_id: int = 100) -> None:
+        super().__init__(directory, extra, node_id)
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return _controller_properties(self)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.controller_port}"
+
+    def wait_until_ready(self) -> None:
+        def ready() -> bool:
+            self.assert_alive()
+            return "controller activation" in self.log_text()
+
+        eventually(ready, timeout_s=self.start_timeout_s)
+
+
+class PylogdBroker(Pylogd):
+    """A broker without the controller role."""
+
+    def __init__(self, directory: Path, node_id: int, controllers: str, extra: dict[str, str] | None = None) -> None:
+        super().__init__(directory, extra, node_id)
+        self.controllers = controllers
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return _broker_properties(self, self.controllers)
+
+
+class KafkaBroker(ApacheKafka):
+    """A JVM broker without the controller role. `cluster_id` must be the controllers'."""
+
+    def __init__(
+        self, directory: Path, node_id: int, controllers: str, cluster_id: str, extra: dict[str, str] | None = None
+    ) -> None:
+        super().__init__(directory, extra, node_id)
+        self.controllers = controllers
+        self.cluster_id = cluster_id
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return _broker_properties(self, self.controllers)
+
+    def prepare(self) -> None:
+        self.write_properties()
+        if not (self.data / "meta.properties").exists():
+            self.data.mkdir(parents=True, exist_ok=True)
+            text = f"version=1\ncluster.id={self.cluster_id}\nnode.id={self.node_id}\n"
+            (self.data / "meta.properties").write_text(text)
+
+
+def cluster_id_of(daemon: Daemon) -> str:
+    for line in (daemon.data / "meta.properties").read_text().splitlines():
+        if line.startswith("cluster.id="):
+            return line.partition("=")[2]
+    raise AssertionError("no cluster.id")
+
+
+def wait_for_brokers(port: int, count: int) -> None:
+    """Until the broker at `port` knows of `count` living brokers."""
+    eventually(lambda: broker_count(HOST, port) == count)
