@@ -70,7 +70,7 @@ class Talker:
     def ask(self, name: str, version: int, **values: Any) -> Any:
         """The decoded answer, after noting it."""
         answer = self.ask_quietly(name, version, **values)
-        self.note(name, version, "closed" if answer is None else self._plain(answer, version))
+        self.note(name, version, "closed" if answer is None else self.plain(answer, version))
         return answer
 
     def ask_quietly(self, name: str, version: int, **values: Any) -> Any:
@@ -93,15 +93,15 @@ class Talker:
             self._names[found] = topic
         return found
 
-    def _plain(self, value: Any, version: int, field: str = "") -> Any:
+    def plain(self, value: Any, version: int, field: str = "") -> Any:
         if isinstance(value, Struct):
             return {
-                f.name: self._plain(getattr(value, f.name), version, f.name)
+                f.name: self.plain(getattr(value, f.name), version, f.name)
                 for f in fields(type(value))
                 if f.present(version) and f.name not in DIFFERENT
             }
         if isinstance(value, list):
-            items = [self._plain(item, version, field) for item in value]
+            items = [self.plain(item, version, field) for item in value]
             return sorted(items, key=repr)
         if isinstance(value, bytes | bytearray | memoryview):
             data = bytes(value)
