@@ -94,8 +94,8 @@ class LogDirectory:
         self.recovery_points = self._read(checkpoint.RECOVERY_POINT)
         self.log_start_offsets = self._read(checkpoint.LOG_START_OFFSET)
         self.high_watermarks = self._read(checkpoint.HIGH_WATERMARK)
-        for name in files.listdir(self.path):
-            if "-" not in name or not files.is_dir(f"{self.path}/{name}"):
+        for name, is_dir, _, _ in files.scan(self.path):
+            if not is_dir or "-" not in name:
                 continue
             aside = _ASIDE_NAME.fullmatch(name)
             if aside is not None and name.endswith((DELETE_SUFFIX, STRAY_SUFFIX, FUTURE_SUFFIX)):
