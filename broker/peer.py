@@ -38,7 +38,12 @@ Handler = Callable[[Any, "PeerError | None"], None]
 
 
 class PeerError(Exception):
-    """The peer did not answer: unreachable, gone, too slow, or it does not know the API."""
+    """The peer did not answer: unreachable, gone, too slow, or it does not know the API. `refused`: its host is there
+    and nobody listens."""
+
+    def __init__(self, reason: str, refused: bool = False) -> None:
+        super().__init__(reason)
+        self.refused = refused
 
 
 class _Asked:
@@ -176,7 +181,7 @@ class Peer:
         except (OSError, TimeoutError) as error:
             self._opening = None
             self._back_off()
-            self._lose(f"no connection to {self}: {error}")
+            self._lose(f"no connection to {self}: {error}", refused=isinstance(error, ConnectionRefusedError))
             return
         if self.closed:
             stream.close()
@@ -259,7 +264,7 @@ class Peer:
         self._back_off()
         self._lose(reason)
 
-    def _lose(self, reason: str) -> None:
+    def _lose(self, reason: str, refused: bool = False) -> None:
         """Everybody who waits is told; the next request opens a new connection."""
         self._versions = None
         waiting = [*self._in_flight, *self._queue]
@@ -269,7 +274,7 @@ class Peer:
             self._timer.cancel()
             self._timer = None
         for asked in waiting:
-            asked.handler(None, PeerError(reason))
+            asked.handler(None, PeerError(reason, refused))
 
     # -- time-outs
 

@@ -51,9 +51,14 @@ async def register_controller(
             for name, (low, high) in versions.SUPPORTED_FEATURES.items()
         ],
     )
-    response = await channel.send(request)
-    if response.error_code not in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
-        raise KafkaError(ErrorCode(response.error_code), response.error_message)
+    while True:
+        response = await channel.send(request)
+        code = ErrorCode(response.error_code)
+        if code in (ErrorCode.NONE, ErrorCode.UNSUPPORTED_VERSION):
+            return
+        if code not in (ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_CONTROLLER):
+            raise KafkaError(code, response.error_message)
+        logger.info("controller %d waits for an active controller to register with", controller_id)
 
 
 class BrokerLifecycle:

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
-from pylogd.controller.quorum import Connect, Peers, QuorumSettings
+from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
 from pylogd.controller.quorum_state import NOT_VOTED, UNKNOWN_LEADER, QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import OffsetAndEpoch
@@ -112,6 +112,8 @@ class QuorumDriver:
         settings = (quorum or QuorumSettings()).for_replica(node_id, directory_id, endpoints)
         self._disk = DiskLog(log, clock)
         self._peers = Peers(connect)
+        self._evidence = LeaderEvidence()
+        self._refusing: set[int] = set()
         state = read_quorum_state(log.files, log.directory)
         self.node = RaftNode(
             settings,
@@ -260,12 +262,24 @@ class QuorumDriver:
         node_id, correlation_id = send.destination.id, send.correlation_id
 
         def answered(response: Any, failure: Any) -> None:
+            to_leader = (send.destination.host, send.destination.port) == self.leader_address
             if failure is None:
+                if to_leader:
+                    self._evidence.answered()
                 self._event(lambda now_ms: self.node.response(node_id, correlation_id, response, now_ms))
-            else:
-                logger.debug("quorum: no answer from node %d: %s", node_id, failure)
-                error = ErrorCode.BROKER_NOT_AVAILABLE
-                self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
+                return
+            logger.debug("quorum: no answer from node %d: %s", node_id, failure)
+            refused = bool(getattr(failure, "refused", False))
+            if refused:
+                self._refusing.add(node_id)
+                self._tell_changed()
+            had_answered = self.follows
+            error = ErrorCode.BROKER_NOT_AVAILABLE
+            self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
+            leader_id, now_ms = self.leader_id, self._clock.monotonic_ms()
+            if to_leader and leader_id is not None and self._evidence.failed(refused, had_answered, now_ms):
+                logger.info("quorum: the leader, node %d, has gone", leader_id)
+                self.leader_unreachable(leader_id)
 
         peer = self._peers.get(send.destination)
         if peer is None:
@@ -520,9 +534,12 @@ class QuorumDriver:
     async def _hand_lead_over(self) -> None:
         if self._failure is not None or not self.node.is_leader or self.is_only_voter:
             return
+        self._refusing.clear()
         self._event(self.node.shutdown)
         deadline = self._loop.time() + HANDOVER_S
         while not self.node.shutdown_complete and self._failure is None:
+            if self._refusing.issuperset(id_ for id_ in self.voter_ids if id_ != self.node_id):
+                return  # the others have stopped too
             left = deadline - self._loop.time()
             if left <= 0:
                 logger.warning("no other voter took the lead within %.0f s", HANDOVER_S)

@@ -18,6 +18,7 @@ class QuorumPeer(Protocol):
     def close(self) -> None: ...
 
 
+REFUSALS_APART_MS = 100
 #: host, port -> connection, which opens itself when it is used
 Connect = Callable[[str, int], QuorumPeer]
 
@@ -68,6 +69,33 @@ class QuorumSettings:
             fetch_bytes_max=self.fetch_bytes_max,
             fetch_snapshot_bytes_max=self.fetch_snapshot_bytes_max,
         )
+
+
+class LeaderEvidence:
+    """Whether the leader's process has gone, from what its connection shows: it broke, and two dials at least 100 ms
+    apart were refused since. Silence is no evidence: it may be the network."""
+
+    __slots__ = ("_broken", "_refused_ms")
+
+    def __init__(self) -> None:
+        self._broken = False
+        self._refused_ms: int | None = None
+
+    def answered(self) -> None:
+        self._broken = False
+        self._refused_ms = None
+
+    def failed(self, refused: bool, had_answered: bool, now_ms: int) -> bool:
+        """A request to the leader failed; True when that completes the evidence."""
+        if not refused:
+            self._broken, self._refused_ms = had_answered, None
+            return False
+        if self._refused_ms is None:
+            self._refused_ms = now_ms
+        if not self._broken or now_ms - self._refused_ms < REFUSALS_APART_MS:
+            return False
+        self.answered()
+        return True
 
 
 class Peers:
