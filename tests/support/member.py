@@ -51,7 +51,8 @@ def run_confluent(bootstrap: str, group: str, topic: str, settings: dict[str, st
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
             "log_level": 0,
-            "heartbeat.interval.ms": 300,
+            # With the new protocol the broker says how often.
+            **({} if settings.get("group.protocol") == "consumer" else {"heartbeat.interval.ms": 300}),
             "topic.metadata.refresh.interval.ms": 1000,
             **settings,
         }

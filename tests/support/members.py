@@ -10,10 +10,13 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from support.clients import CLIENTS, Message
+from support.jvm import tool_command
 from support.wait import eventually
 
 LIBRARIES = ["kafka-python", "aiokafka", "confluent-kafka"]
@@ -21,12 +24,13 @@ _SCRIPT = Path(__file__).with_name("member.py")
 
 
 class Member:
+    ends_with = 0
+
     def __init__(self, library: str, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> None:
         self.library = library
         self.events: list[dict[str, Any]] = []
-        words = [f"{name}={value}" for name, value in settings.items()]
         self.process = subprocess.Popen(
-            [sys.executable, "-P", str(_SCRIPT), library, bootstrap, group, topic, *words],
+            self._command(bootstrap, group, topic, settings),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -38,11 +42,18 @@ class Member:
             reader.daemon = True
             reader.start()
 
+    def _command(self, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> list[str]:
+        words = [f"{name}={value}" for name, value in settings.items()]
+        return [sys.executable, "-P", str(_SCRIPT), self.library, bootstrap, group, topic, *words]
+
     def _listen(self) -> None:
         assert self.process.stdout is not None
         for line in self.process.stdout:
             with contextlib.suppress(ValueError):  # the last line of a process that was killed
-                self.events.append(json.loads(line))
+                self._heard(json.loads(line))
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        self.events.append(event)
 
     def _complain(self) -> None:
         assert self.process.stderr is not None
@@ -67,7 +78,7 @@ class Member:
         """Leave the group in good order."""
         self.process.send_signal(signal.SIGTERM)
         code = self.process.wait(30)
-        assert code == 0, f"{self.library} ended with {code}:\n{self.errors}"
+        assert code == self.ends_with, f"{self.library} ended with {code}:\n{self.errors}"
         self._readers[0].join(10)
 
     def kill(self) -> None:
@@ -90,6 +101,35 @@ class Member:
         return self.process.poll() is None
 
 
+class JavaMember(Member):
+    """Kafka's VerifiableConsumer, which does as ours does and says it in its own words."""
+
+    ends_with = 143  # a JVM that was asked to end by a signal says so
+
+    def _command(self, bootstrap: str, group: str, topic: str, settings: dict[str, str]) -> list[str]:
+        names = {"group.protocol": "--group-protocol", "group.instance.id": "--group-instance-id"}
+        options = [word for name, value in settings.items() if name in names for word in (names[name], value)]
+        args = ["--bootstrap-server", bootstrap, "--topic", topic, "--group-id", group, "--reset-policy", "earliest"]
+        return tool_command("org.apache.kafka.tools.VerifiableConsumer", *args, *options)
+
+    def _heard(self, event: dict[str, Any]) -> None:
+        at = time.monotonic_ns()
+        name, parts = event.get("name", ""), event.get("partitions", [])
+        if name in ("partitions_assigned", "partitions_revoked"):
+            what = name.removeprefix("partitions_")
+            self.events.append({"what": what, "at": at, "partitions": sorted(each["partition"] for each in parts)})
+        elif name == "records_consumed":
+            records = [
+                (each["partition"], offset)
+                for each in parts
+                for offset in range(each["minOffset"], each["maxOffset"] + 1)
+            ]
+            self.events.append({"what": "read", "at": at, "records": records})
+        elif name == "offsets_committed" and event["success"]:
+            offsets = [(each["partition"], each["offset"]) for each in event["offsets"]]
+            self.events.append({"what": "committed", "at": at, "offsets": offsets})
+
+
 @dataclass
 class Members:
     """Every member that a test ever had in one group."""
@@ -103,7 +143,8 @@ class Members:
 
     def start(self, library: str, **settings: str) -> Member:
         given = {**self.settings, **{name.replace("_", "."): value for name, value in settings.items()}}
-        member = Member(library, self.bootstrap, self.group, self.topic, given)
+        kind = JavaMember if library == "java" else Member
+        member = kind(library, self.bootstrap, self.group, self.topic, given)
         self.all.append(member)
         return member
 
@@ -170,3 +211,23 @@ class Members:
                         assert offset >= max(known, default=0), (
                             f"{member.library} read {partition}:{offset}, though {max(known)} was committed before"
                         )
+
+
+class Source:
+    """Fills every partition of the members' topic evenly."""
+
+    def __init__(self, members: Members) -> None:
+        self._members = members
+        self.per_partition = 0
+
+    def produce(self, count: int) -> None:
+        values = [
+            Message(str(self.per_partition + n).encode(), partition=partition)
+            for n in range(count)
+            for partition in range(self._members.partitions)
+        ]
+        CLIENTS[0].produce(self._members.bootstrap, self._members.topic, values)
+        self.per_partition += count
+
+    def wait_read(self) -> None:
+        self._members.wait_read(self.per_partition * self._members.partitions)
