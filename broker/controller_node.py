@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from pylogd.broker.config_rules import ConfigRules
+from pylogd.broker.format import same_place
 from pylogd.broker.peer import Peer
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.bootstrap import read_bootstrap
@@ -62,6 +63,15 @@ def metadata_log_config(config: BrokerConfig) -> MetadataLogConfig:
     )
 
 
+def _auto_join(config: BrokerConfig) -> bool:
+    """A controller that is listed where others look for the quorum is meant to vote, unless somebody says no."""
+    name = "controller.quorum.auto.join.enable"
+    if config.is_set(name):
+        return bool(config[name])
+    mine = config.advertised_controller_listeners
+    return any(same_place(endpoint, host, port) for host, port in config.bootstrap_servers for endpoint in mine)
+
+
 def quorum_settings(config: BrokerConfig, cluster_id: str) -> QuorumSettings:
     names = config.controller_listener_names
     return QuorumSettings(
@@ -70,7 +80,7 @@ def quorum_settings(config: BrokerConfig, cluster_id: str) -> QuorumSettings:
         voters=config.voters,
         bootstrap=config.bootstrap_servers,
         can_vote=config.is_controller,
-        auto_join=config["controller.quorum.auto.join.enable"],
+        auto_join=_auto_join(config),
         timeouts=Timeouts(
             election_ms=config["controller.quorum.election.timeout.ms"],
             fetch_ms=config["controller.quorum.fetch.timeout.ms"],

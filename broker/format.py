@@ -126,7 +126,7 @@ class Formatter:
             if not self.empty:
                 problems = "; ".join(f"{path}: {reason}" for path, reason in self.failed.items())
                 raise FormatError(f"no usable log directory: {problems}")
-            if not self._is_alone():
+            if not self.is_alone():
                 raise FormatError(
                     "the log directories are not formatted and other nodes belong to the quorum; "
                     "run `pylogd format --config FILE --cluster-id ID` with the same id on every node"
@@ -230,7 +230,8 @@ class Formatter:
                 self.found[path] = MetaProperties(cluster_id, self.config.node_id, directory_id)
                 meta_properties.write(self.files, path, self.found[path], self.clock.now_ms())
 
-    def _is_alone(self) -> bool:
+    def is_alone(self) -> bool:
+        """Whether no other node can have a say in which cluster this one belongs to."""
         config = self.config
         if not config.is_controller:
             return False
@@ -238,7 +239,7 @@ class Formatter:
             return set(config.voters) == {config.node_id}
         mine = config.advertised_controller_listeners
         for host, port in config.bootstrap_servers:
-            if not any(_same_place(endpoint, host, port) for endpoint in mine):
+            if not any(same_place(endpoint, host, port) for endpoint in mine):
                 return False
         return True
 
@@ -264,7 +265,7 @@ class Formatter:
                 return value
 
 
-def _same_place(endpoint: Endpoint, host: str, port: int) -> bool:
+def same_place(endpoint: Endpoint, host: str, port: int) -> bool:
     loopback = ("localhost", "127.0.0.1", "::1")
     same_host = endpoint.host in ("", "0.0.0.0", "::", host) or (endpoint.host in loopback and host in loopback)
     return same_host and endpoint.port in (port, 0)

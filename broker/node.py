@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 from pylogd.broker import controller_listener
 from pylogd.broker.controller_channel import LocalChannel, RoutedChannel
-from pylogd.broker.controller_node import broker_endpoints, build_controller, controller_endpoints
+from pylogd.broker.controller_node import broker_endpoints, build_controller, build_driver, controller_endpoints
 from pylogd.broker.coordinator.service import GroupCoordinator
 from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
@@ -27,7 +27,6 @@ from pylogd.broker.format import Directories, Formatter
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.isr_changes import IsrChanges
 from pylogd.broker.metadata import MetadataPublisher
-from pylogd.broker.observer import MetadataObserver
 from pylogd.broker.producer_ids import ProducerIds
 from pylogd.broker.registration import BrokerLifecycle, register_controller
 from pylogd.broker.server import Server
@@ -50,6 +49,7 @@ from pylogd.storage.settings import ManagerSettings
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig
+    from pylogd.controller.driver import QuorumDriver
     from pylogd.controller.service import Controller
 
 _LOGGER = logging.getLogger("pylogd.broker")
@@ -58,8 +58,8 @@ _LOGGER = logging.getLogger("pylogd.broker")
 class Node:
     """Everything a handler may ask for. Attributes that only one role has are set by `start`."""
 
-    controller: Controller
-    observer: MetadataObserver
+    controller: Controller | Unformatted
+    driver: QuorumDriver
     channel: RoutedChannel
     lifecycle: BrokerLifecycle
 
@@ -144,7 +144,7 @@ class Node:
 
     @property
     def kraft_version(self) -> int:
-        return self.controller.driver.kraft_version if self.config.is_controller else 1
+        return self.driver.kraft_version if hasattr(self, "driver") else 1
 
     @property
     def endpoints(self) -> list[Endpoint]:
@@ -157,15 +157,15 @@ class Node:
         """Returns when clients are served."""
         config = self.config
         formatter = Formatter(config, self.files, self.clock, os.urandom)
-        if not config.is_controller and not formatter.found:
-            await self._adopt_cluster(formatter)
+        self._bind()
+        if not formatter.found and not formatter.is_alone() and not (config.is_controller and config.voters):
+            await self._join_cluster(formatter)
         directories = formatter.prepare()
         self.cluster_id = directories.cluster_id
         for path, reason in directories.failed.items():
             _LOGGER.error("log directory %s is offline: %s", path, reason)
         self.logs.open()
         self._started.append("logs")
-        self._bind()
         if config.is_controller:
             await self._start_controller(directories)
         else:
@@ -205,14 +205,17 @@ class Node:
             network=self.network,
             rng=self.chance,
             new_uuid=self._new_uuid,
-            on_failure=lambda error: self._fail(f"the metadata log failed: {error}"),
+            on_failure=self._quorum_failed,
         )
+        driver = self.driver = self.controller.driver
         self._started.append("controller")
+        self.fast_fencing = FastFencing(self)
+        self.server.on_closed = self.fast_fencing.connection_closed
+        self.controller.on_active = self.fast_fencing.activated
         await self.controller.start()
         for endpoint in config.controller_listeners:
             # The other voters must be able to ask for votes before there can be a leader to register with.
             self.server.listeners[endpoint.name].start()
-        driver = self.controller.driver
         driver.subscribe(self.publisher)
         self.channel = self._route(lambda: driver.leader_address, LocalChannel(self.controller))
         registering = register_controller(self.channel, config.node_id, self._new_uuid(), endpoints)
@@ -234,14 +237,21 @@ class Node:
             heartbeat_timeout_s=config["broker.session.timeout.ms"] / 4000,
         )
 
-    async def _adopt_cluster(self, formatter: Formatter) -> None:
-        """An empty broker belongs to the cluster of the controllers it is told to use."""
-        from pylogd.broker.joining import cluster_id_of
+    async def _join_cluster(self, formatter: Formatter) -> None:
+        """Format an empty node as part of the cluster it is told to use, or found that cluster."""
+        from pylogd.broker.joining import Unformatted, find_cluster
 
-        while (cluster_id := await cluster_id_of(self.network, self._controllers())) is None:
-            _LOGGER.info("waiting for a controller of the cluster to join")
-            await asyncio.sleep(1)
-        formatter.format(cluster_id, None)
+        config = self.config
+        if config.is_controller:
+            self.controller = Unformatted(config.node_id)
+            for endpoint in config.controller_listeners:
+                self.server.listeners[endpoint.name].start()
+        cluster_id = await find_cluster(self.network, config.node_id, self._controllers())
+        if cluster_id:
+            formatter.format(cluster_id, None)
+        else:
+            formatter.format(formatter.new_id_text(), [formatter.standalone_voter()])
+            _LOGGER.info("no listed controller belongs to a cluster: node %d founds one", config.node_id)
         formatter.reload()
 
     def _controllers(self) -> list[tuple[str, int]]:
@@ -251,16 +261,22 @@ class Node:
     def _observe(self, directories: Directories) -> None:
         """Follow the metadata of controllers elsewhere."""
         config = self.config
-        self.observer = MetadataObserver(
-            self.network,
-            self.publisher,
-            node_id=config.node_id,
-            directory_id=directories.ids[config.metadata_log_dir],
+        self.driver = build_driver(
+            config,
             cluster_id=self.cluster_id,
-            bootstrap=self._controllers(),
+            directory_id=directories.ids[config.metadata_log_dir],
+            endpoints=[],
+            files=self.files,
+            clock=self.clock,
+            loop=self.loop,
+            workers=self.workers,
+            rng=self.chance,
+            on_failure=self._quorum_failed,
+            network=self.network,
         )
-        self.channel = self._route(self.observer.leader_address)
-        self.observer.start()
+        self.channel = self._route(lambda: self.driver.leader_address)
+        self.driver.subscribe(self.publisher)
+        self.driver.start()
         self._started.append("observer")
 
     async def _start_broker(self) -> None:
@@ -308,7 +324,7 @@ class Node:
                 self._registering.cancel()
             await self.controller.stop()
         if "observer" in started:
-            await self.observer.stop()
+            await self.driver.close()
         if "controller" in started or "observer" in started:
             self.channel.close()
         if "logs" in started:
@@ -325,6 +341,9 @@ class Node:
         if not self.failure.done():
             _LOGGER.critical("this node cannot go on: %s", reason)
             self.failure.set_result(reason)
+
+    def _quorum_failed(self, error: BaseException) -> None:
+        self._fail(f"the metadata log failed: {error}")
 
     def _directory_failed(self, directory: LogDirectory, lost: list[TopicPartition]) -> None:
         self.replicas.directory_failed(lost)
