@@ -12,7 +12,7 @@ import pytest
 from support.admin import Admin
 from support.clients import CLIENTS, Message
 from support.daemon import Daemon
-from support.members import LIBRARIES, Members
+from support.members import LIBRARIES, Members, Source
 from support.scale import scaled
 from support.target import TARGET, TARGETS
 from support.wait import eventually
@@ -22,6 +22,7 @@ ASSIGNORS = [
     ("kafka-python", "range"),
     ("kafka-python", "roundrobin"),
     ("kafka-python", "sticky"),
+    ("kafka-python", "cooperative-sticky"),
     ("aiokafka", "range"),
     ("aiokafka", "roundrobin"),
     ("aiokafka", "sticky"),
@@ -58,26 +59,6 @@ class _Stop:
 
     def close(self) -> None:
         self._members.stop()
-
-
-class Source:
-    """Fills every partition evenly."""
-
-    def __init__(self, members: Members) -> None:
-        self._members = members
-        self.per_partition = 0
-
-    def produce(self, count: int) -> None:
-        values = [
-            Message(str(self.per_partition + n).encode(), partition=partition)
-            for n in range(count)
-            for partition in range(PARTITIONS)
-        ]
-        CLIENTS[0].produce(self._members.bootstrap, self._members.topic, values)
-        self.per_partition += count
-
-    def wait_read(self) -> None:
-        self._members.wait_read(self.per_partition * PARTITIONS)
 
 
 @pytest.mark.parametrize("library", LIBRARIES)
@@ -141,7 +122,7 @@ def test_assignors(members: Members, library: str, assignor: str) -> None:
 def test_static_members_come_back_without_a_rebalance(members: Members, library: str) -> None:
     source = Source(members)
     source.produce(20)
-    lasting = {"session_timeout_ms": "30000"}
+    lasting = {"session_timeout_ms": "30000", "max_poll_interval_ms": "60000"}
     first = members.start(library, group_instance_id="one", **lasting)
     second = members.start(library, group_instance_id="two", **lasting)
     members.wait_shared(first, second)

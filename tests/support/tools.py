@@ -15,6 +15,8 @@ CLASSES = {
     "configs": "kafka.admin.ConfigCommand",
     "console-producer": "org.apache.kafka.tools.ConsoleProducer",
     "console-consumer": "org.apache.kafka.tools.consumer.ConsoleConsumer",
+    "consumer-groups": "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand",
+    "groups": "org.apache.kafka.tools.GroupsCommand",
     "get-offsets": "org.apache.kafka.tools.GetOffsetShell",
     "producer-perf": "org.apache.kafka.tools.ProducerPerformance",
     "delete-records": "org.apache.kafka.tools.DeleteRecordsCommand",
@@ -93,6 +95,15 @@ def dump(tools: ToolHost, path: Path, *options: str, gaps: bool = False) -> str:
     return result.stdout
 
 
+def _decoder(path: Path) -> tuple[str, ...]:
+    """What makes DumpLogSegments read the records of an internal topic."""
+    topic = path.parent.name.rpartition("-")[0]
+    if path.suffix == ".checkpoint" or topic == "__cluster_metadata":
+        return ("--cluster-metadata-decoder",)
+    names = {"__consumer_offsets": "--offsets-decoder", "__transaction_state": "--transaction-log-decoder"}
+    return (names[topic],) if topic in names else ()
+
+
 def assert_files_clean(tools: ToolHost, data: Path, *, gaps: bool = False) -> int:
     """Holds DumpLogSegments against every file below a data directory; how many files it read."""
     count = 0
@@ -100,9 +111,7 @@ def assert_files_clean(tools: ToolHost, data: Path, *, gaps: bool = False) -> in
         count += 1
         runs: list[tuple[str, ...]] = [()]
         if path.suffix in (".log", ".checkpoint"):
-            metadata = path.suffix == ".checkpoint" or path.parent.name == "__cluster_metadata-0"
-            decoder = ("--cluster-metadata-decoder",) if metadata else ()
-            runs = [("--deep-iteration", *decoder)]
+            runs = [("--deep-iteration", *_decoder(path))]
         elif path.suffix in (".index", ".timeindex"):
             runs = [("--index-sanity-check",), ("--verify-index-only",)]
         for options in runs:
