@@ -21,6 +21,8 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     """Requests that come in here are the client's own; what a broker passes on comes in an envelope."""
     if request.API_KEY == ApiKey.ENVELOPE:
         return _handle_envelope(ctx, request)
+    if request.API_KEY == ApiKey.BROKER_HEARTBEAT:
+        ctx.node.fast_fencing.heartbeat(ctx.connection, request.broker_id, request.broker_epoch)
     context = ControllerContext(ctx.client_id, forwarded=False, listener=ctx.connection.listener_name)
     answer: Awaitable[Any] = ctx.node.controller.handle(request, ctx.version, context)
     return answer

@@ -22,6 +22,7 @@ from pylogd.broker.controller_node import broker_endpoints, build_controller, bu
 from pylogd.broker.coordinator.service import GroupCoordinator
 from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.fast_fencing import FastFencing
 from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.format import Directories, Formatter
 from pylogd.broker.handlers import SUPPORTED
@@ -58,7 +59,7 @@ _LOGGER = logging.getLogger("pylogd.broker")
 class Node:
     """Everything a handler may ask for. Attributes that only one role has are set by `start`."""
 
-    controller: Controller | Unformatted
+    controller: Controller
     driver: QuorumDriver
     channel: RoutedChannel
     lifecycle: BrokerLifecycle
@@ -87,6 +88,8 @@ class Node:
             receive_buffer_bytes=_asked(config, "socket.receive.buffer.bytes"),
         )
         self.server = Server(self, self.network, config)
+        self.fast_fencing = FastFencing(self)
+        self.server.on_closed = self.fast_fencing.connection_closed
         self.replicas = Replicas(
             self.broker_id,
             self.loop,
@@ -209,8 +212,6 @@ class Node:
         )
         driver = self.driver = self.controller.driver
         self._started.append("controller")
-        self.fast_fencing = FastFencing(self)
-        self.server.on_closed = self.fast_fencing.connection_closed
         self.controller.on_active = self.fast_fencing.activated
         await self.controller.start()
         for endpoint in config.controller_listeners:
@@ -243,7 +244,7 @@ class Node:
 
         config = self.config
         if config.is_controller:
-            self.controller = Unformatted(config.node_id)
+            self.controller = Unformatted(config.node_id)  # type: ignore[assignment]  # until there is a real one
             for endpoint in config.controller_listeners:
                 self.server.listeners[endpoint.name].start()
         cluster_id = await find_cluster(self.network, config.node_id, self._controllers())
@@ -322,6 +323,7 @@ class Node:
         if "controller" in started:
             if self._registering is not None:
                 self._registering.cancel()
+            self.fast_fencing.close()
             await self.controller.stop()
         if "observer" in started:
             await self.driver.close()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.connection import Connection
@@ -191,6 +192,8 @@ class Server:
         self._complaints = Repeats(lambda: int(network.loop.time() * 1000), burst=10)
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
+        #: Told of every connection that has ended.
+        self.on_closed: Callable[[Connection], None] | None = None
         config.subscribe(self._config_changed)
 
     def bind(self, endpoint: Endpoint, dispatcher: Dispatcher, *, privileged: bool = False) -> BoundListener:
@@ -241,6 +244,8 @@ class Server:
         else:
             del self.by_ip[host]
         connection.listener.connections -= 1
+        if self.on_closed is not None:
+            self.on_closed(connection)
         if not self._closed:
             for listener in self.listeners.values():
                 listener.admit()

@@ -149,6 +149,8 @@ class Controller:
         self._leading = False
         self._activated: asyncio.Future[None] = loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
+        #: called when this controller has become the active one
+        self.on_active: Callable[[], None] | None = None
         self._handlers: dict[int, Callable[[Any, int, ControllerContext], Decision]] = {
             ApiKey.CREATE_TOPICS: lambda r, v, c: topics.create_topics(self.state, r, v),
             ApiKey.DELETE_TOPICS: lambda r, v, c: topics.delete_topics(self.state, r, v),
@@ -243,6 +245,8 @@ class Controller:
         self._every("unclean", UNCLEAN_ELECTION_INTERVAL_MS, self._elect_unclean)
         logger.info("controller %d is active in epoch %d at offset %d", driver.node_id, driver.epoch, driver.end_offset)
         driver.committed(driver.end_offset - 1).add_done_callback(self._ready)
+        if self.on_active is not None:
+            self.on_active()
 
     def _ready(self, committed: asyncio.Future[None]) -> None:
         if committed.cancelled() or committed.exception() is not None:
@@ -307,12 +311,24 @@ class Controller:
                 self._append(decision.records, atomic=False)
             again = decision.response
 
+    def broker_gone(self, broker_id: int, epoch: int) -> None:
+        """There is evidence that the process of that broker has ended."""
+        if not self.active:
+            return
+        decision = brokers.fence_gone_broker(self.state, broker_id, epoch)
+        if decision.records:
+            logger.info("fencing broker %d: its process of epoch %d is gone", broker_id, epoch)
+            self._append(decision.records, atomic=False)
+            self._loop.call_later(self._timings.session_timeout_ms / 1000, self._elect_unclean)
+
     def _balance(self) -> None:
         decision = elections.balance_leaders(self.state)
         if decision.records:
             self._append(decision.records, atomic=False)
 
     def _elect_unclean(self) -> None:
+        if not self.active:
+            return
         decision = elections.elect_unclean(self.state)
         if decision.records:
             self._append(decision.records, atomic=False)

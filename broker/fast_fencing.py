@@ -1,0 +1,108 @@
+"""Noticing at once that a broker's process has ended, instead of waiting for its session to run out.
+
+The active controller acts on three facts together: the connection that carried the heartbeats of a broker epoch broke,
+two dials of the broker's registered listener, at least 100 ms apart, were refused, and no heartbeat of that epoch came
+since. A refused dial means that the host is there and nobody listens; a dial that gets no answer means nothing. A
+controller that has just become active has no such connections yet and dials every unfenced broker.
+
+This is about liveness only. What is written are the ordinary fencing records, and a broker that was fenced by mistake
+learns it from its next heartbeat.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import logging
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pylogd.broker.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+#: Between two dials.
+PAUSE_SECONDS = 0.1
+#: A dial that takes longer says nothing.
+DIAL_SECONDS = 1.0
+
+Incarnation = tuple[int, int]
+
+
+class FastFencing:
+    """Watches the heartbeats that reach this node's controller. `node` gives controller, network and loop."""
+
+    def __init__(self, node: Any) -> None:
+        self._node = node
+        #: (broker id, broker epoch) -> the connection its latest heartbeat came over.
+        self._carriers: dict[Incarnation, Connection] = {}
+        self._by_connection: dict[Connection, Incarnation] = {}
+        self._tasks: dict[Incarnation, asyncio.Task[None]] = {}
+        self._closed = False
+
+    def heartbeat(self, connection: Connection, broker_id: int, epoch: int) -> None:
+        """A heartbeat arrived: that process is alive."""
+        incarnation = (broker_id, epoch)
+        probing = self._tasks.get(incarnation)
+        if probing is not None:
+            probing.cancel()
+        if self._carriers.get(incarnation) is not connection:
+            self._forget(self._by_connection.get(connection))
+            self._carriers[incarnation] = connection
+            self._by_connection[connection] = incarnation
+
+    def _forget(self, incarnation: Incarnation | None) -> None:
+        if incarnation is not None:
+            connection = self._carriers.pop(incarnation, None)
+            if connection is not None:
+                self._by_connection.pop(connection, None)
+
+    def connection_closed(self, connection: Connection) -> None:
+        incarnation = self._by_connection.pop(connection, None)
+        if incarnation is None or self._carriers.get(incarnation) is not connection:
+            return
+        del self._carriers[incarnation]
+        self._probe(incarnation)
+
+    def activated(self) -> None:
+        """This node's controller has become the active one."""
+        for broker in self._node.controller.state.image.brokers.values():
+            if not broker.fenced and broker.id != self._node.broker_id:
+                self._probe((broker.id, broker.epoch))
+
+    def _probe(self, incarnation: Incarnation) -> None:
+        if self._closed or not self._node.controller.active or incarnation in self._tasks:
+            return
+        task = self._node.loop.create_task(self._dial_twice(incarnation))
+        self._tasks[incarnation] = task
+        task.add_done_callback(lambda _: self._tasks.pop(incarnation, None))
+
+    async def _dial_twice(self, incarnation: Incarnation) -> None:
+        broker_id, epoch = incarnation
+        controller = self._node.controller
+        broker = controller.state.image.brokers.get(broker_id)
+        if broker is None or broker.epoch != epoch or broker.fenced or not broker.endpoints:
+            return
+        endpoint = next(iter(broker.endpoints.values()))
+        for attempt in range(2):
+            if attempt:
+                await asyncio.sleep(PAUSE_SECONDS)
+            if not await self._refused(endpoint.host, endpoint.port):
+                return
+        # A heartbeat meanwhile would have cancelled this task.
+        controller.broker_gone(broker_id, epoch)
+
+    async def _refused(self, host: str, port: int) -> bool:
+        try:
+            stream = await asyncio.wait_for(self._node.network.connect(host, port), DIAL_SECONDS)
+        except OSError as error:
+            return error.errno == errno.ECONNREFUSED
+        except TimeoutError:
+            return False
+        stream.close()
+        return False
+
+    def close(self) -> None:
+        self._closed = True
+        for task in list(self._tasks.values()):
+            task.cancel()
