@@ -106,10 +106,10 @@ def _waiting_for(controllers: Sequence[Address], answers: Sequence[Answer | None
     silent = [f"{host}:{port}" for (host, port), answer in zip(controllers, answers) if answer is None]
     if silent:
         return (
-            f"not formatted: waiting for the controllers at {', '.join(silent)}; a new cluster is founded only when all "
-            "listed controllers are there and none belongs to one (or by `pylogd format`)"
+            f"not formatted: waiting for the controllers at {', '.join(silent)}; a new cluster is founded only when "
+            "all listed controllers are there and none belongs to one (or by `pylogd format`)"
         )
     ids = [answer.node_id for answer in answers if answer is not None]
     if len(set(ids)) < len(ids):
-        return f"not formatted: listed controllers have the same node.id ({sorted(ids)}), so nobody can found the cluster"
+        return f"not formatted: listed controllers share a node.id ({sorted(ids)}), so nobody can found the cluster"
     return f"not formatted: waiting for node {min(ids)} to found the cluster"
