@@ -100,9 +100,9 @@ class IsrChanges:
                 partition, proposal = entry
                 code = ErrorCode(data.error_code)
                 if code is ErrorCode.NONE:
-                    before = partition.isr
                     partition.isr_changed(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
-                    logger.info("%s: in-sync replicas %s instead of %s", partition.name, list(data.isr), list(before))
+                    change = "shrank" if proposal.joins is None else "grew"
+                    logger.info("%s: in-sync replicas %s to %s", partition.name, change, list(data.isr))
                 else:
                     logger.info("%s: the controller refused new in-sync replicas: %s", partition.name, code.name)
                     partition.isr_refused(proposal, code)

@@ -290,6 +290,7 @@ class Node:
             endpoints=broker_endpoints(config, socket.gethostname(), bound),
             previous_epoch=min(stopped_epochs, default=-1),
         )
+        self.publisher.listeners.append(self.lifecycle.metadata_changed)
         await self.lifecycle.register()
         await self.publisher.reached(self.lifecycle.epoch)
         await self.logs.recover()

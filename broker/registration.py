@@ -11,11 +11,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.controller import versions
 from pylogd.controller.registrations import Endpoint
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.controller.delta import ImageDelta
+    from pylogd.controller.image import ClusterImage
 
 logger = logging.getLogger(__name__)
 
@@ -140,6 +144,13 @@ class BrokerLifecycle:
     def config_changed(self) -> None:
         """Cordoned directories travel with heartbeats: send one now."""
         self._wake.set()
+
+    def metadata_changed(self, delta: ImageDelta, image: ClusterImage) -> None:
+        """A broker that wants to stop waits until everybody has seen its leaderships move: say so at once."""
+        for broker_id in delta.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is not None and broker.in_controlled_shutdown and broker_id != self._node.broker_id:
+                self._wake.set()
 
     # -- heartbeats --------------------------------------------------------------------------------------------------
 
