@@ -71,8 +71,8 @@ def open_log(
     sync: bool = True,
 ) -> Log:
     """The log in `directory`, created if need be. Offsets are those of the checkpoint files; `clean` says that the
-    last stop was orderly. `sync` makes what was recovered durable file by
-    file; who opens thousands of logs syncs the file system once instead. `progress` is told how many segments remain
+    last stop was orderly. `sync` makes what was recovered durable; without it the
+    recovery point stays where it was until the next flush. `progress` is told how many segments remain
     to be scanned. OSError when the disk fails. May run in a worker, because nobody else has the log yet."""
     files = environment.files
     if not files.is_dir(directory):
@@ -142,10 +142,13 @@ def open_log(
         producers,
         log_start_offset=log_start_offset,
         log_end_offset=end_offset,
-        recovery_point=end_offset,
+        recovery_point=end_offset if clean or sync else min(recovery_point, end_offset),
         topic_id=topic_id,
     )
     log.entry_synced = clean
+    if not sync:
+        for segment in recovery.rebuilt:
+            log.note_closed(segment)
     return log
 
 

@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 #: How long a slice of periodic work may hold the loop.
 _SLICE_S = 0.004
 #: Above this many changed files one sync of the file system is cheaper than a sync of each.
-SYNC_TOGETHER_MIN = 16
+SYNC_TOGETHER_MIN = 64
 #: asyncio's timers take no more; an interval beyond is "never".
 _INTERVAL_MS_MAX = 30 * 24 * 3600 * 1000
 

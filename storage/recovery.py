@@ -2,7 +2,8 @@
 
 The first bytes that are not a whole, valid batch with offsets above its predecessor's end the log: the file is cut
 there and later segments are dropped. On the way the indexes, the leader epochs and the producers' state are rebuilt
-from the batches. What was recovered is synced at the end, so that the next crash does not start from the same point.
+from the batches. What was recovered is synced at the end, so that the next crash does not start from the same point,
+unless the caller leaves that to the next flush.
 """
 
 from __future__ import annotations
@@ -52,6 +53,8 @@ class Recovery:
         self._config = config
         self._log_start_offset = log_start_offset
         self._replayed_to: int | None = None
+        #: Closed segments whose indexes are new on disk.
+        self.rebuilt: list[Segment] = []
 
     def replayed_to(self, end_offset: int) -> bool:
         """Is the producers' state already that of `end_offset`?"""
@@ -88,6 +91,7 @@ class Recovery:
                 self.drop(unflushed[number + 1 :])
             if segment is not self._segments.last:
                 segment.become_inactive()
+                self.rebuilt.append(segment)
             if sync:
                 segment.sync(indexes=segment is not self._segments.last)
             segment.file.close()

@@ -1,4 +1,9 @@
-"""Recovery of a whole log directory after an unclean stop: several logs at a time in worker threads, with progress."""
+"""Recovery of a whole log directory after an unclean stop: several logs at a time in worker threads, with progress.
+
+What was recovered is not synced here: thousands of fsyncs would keep the broker from serving. Recovery points stay
+where they were until the next flush, and logs that must be flushed before they acknowledge are flushed in the
+background.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +44,9 @@ async def recover_directory(manager: LogManager, directory: LogDirectory) -> Non
 
             try:
                 opening = manager.workers.offload(manager.open_log, key, directory, None, None, progress)
-                manager.adopt(key, await opening)
+                log = manager.adopt(key, await opening)
+                if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+                    manager.flusher.request(log)
             except OSError as error:
                 manager.directory_failed(directory, f"recovering {key[0]}-{key[1]}: {error}")
                 return
@@ -65,8 +72,4 @@ async def recover_directory(manager: LogManager, directory: LogDirectory) -> Non
         await asyncio.gather(*(work() for _ in range(manager.settings.recovery_threads)))
     finally:
         reporter.cancel()
-    try:
-        await manager.workers.offload(manager.files.sync_file_system, directory.path)
-    except OSError as error:
-        manager.directory_failed(directory, f"syncing what was recovered: {error}")
     logger.info("recovered %d logs in %s in %d ms", done, directory.path, manager.clock.monotonic_ms() - started_ms)

@@ -104,6 +104,7 @@ def test_an_unclean_stop_recovers_everything(caplog: pytest.LogCaptureFixture) -
         await second.recover()
         assert not second.directories[0].clean
         assert [log.log_end_offset for log in second.loaded()] == [2] * 5
+        assert [log.recovery_point for log in second.loaded()] == [0] * 5  # nothing waits for the disk at a start
         assert "recovering 5 logs in /d" in caplog.text
         assert "recovered 5 logs in /d" in caplog.text
         await second.close()
@@ -505,6 +506,28 @@ def test_the_scheduler_flushes_what_is_old() -> None:
     run(main)
 
 
+def test_recovered_logs_that_acknowledge_by_flush_are_flushed() -> None:
+    files = SimulatedFileSystem()
+    config = LogConfig(segment_bytes=300, flush_messages=1)
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        for _ in range(10):
+            append(log, batch())
+        logs.abandon()
+        logs = manager(files, ["/d"], config=config)
+        await logs.recover()
+        await settle()
+        recovered = logs.get("t", 0)
+        assert recovered is not None
+        assert recovered.flushed_offset == 10
+        assert not any(segment.indexes_unsynced for segment in recovered.segments.snapshot()[:-1])
+        await logs.close()
+
+    run(main)
+
+
 def test_a_roll_makes_the_closed_segment_durable() -> None:
     files = SimulatedFileSystem()
 
@@ -629,22 +652,22 @@ def test_config_changes_reach_the_logs_of_the_topic() -> None:
 
 def test_many_partitions_with_few_descriptors(tmp_path: Path) -> None:
     """The number is small for the suite's sake; the descriptors are proportionally fewer."""
-    count = 300
+    count = 120
 
     async def main() -> None:
         workers = Workers(asyncio.get_running_loop(), 2)
-        logs = manager(FileSystem(open_files_max=32), [str(tmp_path)], workers=workers)
+        logs = manager(FileSystem(open_files_max=16), [str(tmp_path)], workers=workers)
         for partition in range(count):
             append(logs.create("t", partition, topic_id=TOPIC_ID), batch())
         await logs.close(7)
-        logs = manager(FileSystem(open_files_max=32), [str(tmp_path)], workers=workers)
+        logs = manager(FileSystem(open_files_max=16), [str(tmp_path)], workers=workers)
         await logs.recover()
         for partition in range(count):
             log = logs.get("t", partition)
             assert log is not None
             assert append(log, batch(2)).base_offset == 1
             assert [header.base_offset for header in read_all(log)] == [0, 1]
-        assert sum(log.active.file.fd >= 0 for log in logs.loaded()) <= 40
+        assert sum(log.active.file.fd >= 0 for log in logs.loaded()) <= 20
         await logs.close(8)
         workers.close()
 
