@@ -36,6 +36,7 @@ class CoordinatorRuntime:
         load_buffer_bytes: int = 5 * 1024 * 1024,
         compression: int = 0,
         commit_timeout_ms: int = 5000,
+        reload_pause_ms: int = 500,
     ) -> None:
         self.node = node
         self.topic = topic
@@ -43,6 +44,7 @@ class CoordinatorRuntime:
         self._load_buffer_bytes = load_buffer_bytes
         self._compression = compression
         self._commit_timeout_ms = commit_timeout_ms
+        self._reload_pause_ms = reload_pause_ms
         self.shards: dict[int, Shard] = {}
         self._loads: deque[Shard] = deque()
         self._loader: asyncio.Task[None] | None = None
@@ -103,7 +105,7 @@ class CoordinatorRuntime:
             partition,
             epoch,
             self._make_state,
-            self._schedule_load,
+            self._load_again,
             compression=self._compression,
             commit_timeout_ms=self._commit_timeout_ms,
         )
@@ -112,8 +114,12 @@ class CoordinatorRuntime:
 
     # -- loading
 
+    def _load_again(self, shard: Shard) -> None:
+        """After a failure, with a pause: on a full disk every write fails, and every failure asks for a load."""
+        self.node.loop.call_later(self._reload_pause_ms / 1000, self._schedule_load, shard)
+
     def _schedule_load(self, shard: Shard) -> None:
-        if self._closed:
+        if self._closed or shard.closed:
             return
         self._loads.append(shard)
         if self._loader is None:

@@ -95,6 +95,7 @@ class Shard:
         #: Loading went wrong: this partition cannot be served until it moves or the broker restarts.
         self.failed = False
         self.closed = False
+        self._starting = False
         self._make_state = make_state
         self._reload = reload
         self.state: Any = make_state(self)
@@ -168,11 +169,12 @@ class Shard:
             record_bytes_max=log.config.max_message_bytes - batch.HEADER_SIZE - _RECORD_OVERHEAD,
         )
 
-    def _timer_due(self, event: Event) -> None:
+    def _timer_due(self, name: Any, event: Event) -> None:
         if not self.active:
             return
         if not self._writable():
-            self.timers.set(object(), _RETRY_MS, event)
+            # Under its own name, so that whoever sets or cancels that timer meanwhile is obeyed.
+            self.timers.set(name, _RETRY_MS, event)
             return
         self.submit(event)
 
@@ -360,9 +362,10 @@ class Shard:
     # -- life
 
     def activate(self) -> None:
-        """The log is replayed."""
-        self.active = True
+        """The log is replayed. When already the first event fails, another try would fail as well."""
+        self.active = self._starting = True
         self.submit(self.state.loaded)
+        self._starting = False
 
     def new_epoch(self, epoch: int) -> None:
         """Leadership was confirmed under a new epoch: what waits, waits under the new one."""
@@ -372,7 +375,8 @@ class Shard:
 
     def _start_over(self, code: ErrorCode) -> None:
         self._drop(_WRITE_ERRORS.get(code, code))
-        if not self.closed:
+        self.failed = self._starting
+        if not self.closed and not self.failed:
             self.state = self._make_state(self)
             self._reload(self)
 

@@ -24,9 +24,9 @@ class _Timer:
 
 
 class Timers:
-    """`run(event)` is called when a timer is due."""
+    """`run(name, event)` is called when a timer is due."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Event], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Any, Event], None]) -> None:
         self._loop = loop
         self._run = run
         self._timers: dict[Any, _Timer] = {}
@@ -64,4 +64,4 @@ class Timers:
             timer.handle = self._loop.call_at(timer.deadline, self._fire, name, timer)
             return
         del self._timers[name]
-        self._run(timer.event)
+        self._run(name, timer.event)
