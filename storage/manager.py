@@ -60,7 +60,7 @@ class LogManager:
         self.clock = clock
         self.workers = workers
         self.settings = settings if settings is not None else ManagerSettings()
-        self.chance = chance if chance is not None else random.Random()
+        self.chance = chance if chance is not None else random.Random(0)
         self.config_for = config_for if config_for is not None else _default_config
         self.on_directory_failure = on_directory_failure
         self.flusher = Flusher(workers)
