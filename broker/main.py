@@ -1,4 +1,4 @@
-"""The `pylogd` command: start a node, format its directories, print the configuration reference.
+"""The `pylogd` command: start a node or a cluster, format directories, print the configuration reference.
 
 Only what a start needs is imported: a broker is up in tens of milliseconds, and a library for pretty help would take
 longer than that. Failures that a user can cause are one line on stderr and an exit code: 2 for a bad command line or
@@ -33,6 +33,8 @@ def run(arguments: list[str]) -> int:
 
         sys.stdout.write(reference())
         return 0
+    if command == "dev":
+        return _dev(options)
     try:
         loaded = _load(options.config, options.set)
     except _Failure as failure:
@@ -65,6 +67,11 @@ def _parser() -> argparse.ArgumentParser:
     quorum.add_argument("--standalone", action="store_true", help="this node is the only voter (default for one node)")
     quorum.add_argument("--initial-controllers", metavar="LIST", help="first voters: id@host:port:directory-id,...")
     quorum.add_argument("--no-initial-controllers", action="store_true", help="join an existing quorum later")
+    dev = commands.add_parser("dev", help="run a cluster of several brokers on this machine")
+    dev.add_argument("--brokers", type=int, default=3, metavar="N", help="how many (default 3)")
+    dev.add_argument("--port", type=int, default=9092, help="port of the first broker; 0 takes free ports")
+    dev.add_argument("--data", default="pylogd-data", metavar="DIR", help="where the brokers keep their data")
+    dev.add_argument("--set", metavar="KEY=VALUE", action="append", default=argparse.SUPPRESS, help="for all brokers")
     commands.add_parser("config-docs", help="print the configuration reference as Markdown")
     return parser
 
@@ -118,6 +125,21 @@ def _serve(options: argparse.Namespace, loaded: Loaded) -> int:
         print(f"pylogd: --log-level {level}: expected one of {', '.join(logs.LEVELS)}", file=sys.stderr)
         return EXIT_USAGE
     return serve(config, loaded.warnings, _version())
+
+
+def _dev(options: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from pylogd.broker import dev
+
+    if options.brokers < 1:
+        print("pylogd: --brokers: expected at least 1", file=sys.stderr)
+        return EXIT_USAGE
+    try:
+        return dev.run(Path(options.data), options.brokers, options.port, options.set)
+    except (dev.DevError, OSError) as error:
+        print(f"pylogd: {error}", file=sys.stderr)
+        return EXIT_FAILURE
 
 
 def _format(options: argparse.Namespace, loaded: Loaded) -> int:
