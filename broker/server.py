@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.connection import Connection
@@ -222,6 +222,15 @@ class Server:
     def stop_accepting(self) -> None:
         for listener in self.listeners.values():
             listener.stop()
+
+    def close_except(self, names: Collection[str]) -> None:
+        """Stop accepting and hang up, but not on these listeners."""
+        for name, listener in self.listeners.items():
+            if name not in names:
+                listener.stop()
+        for connection in list(self.connections):
+            if connection.listener_name not in names:
+                connection.close()
 
     def close(self) -> None:
         """Stop accepting and hang up on everybody."""

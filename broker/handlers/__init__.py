@@ -80,4 +80,6 @@ SUPPORTED: dict[ApiKey, Handler] = {
     ApiKey.CONSUMER_GROUP_DESCRIBE: Handler("consumer_group_describe", 0, 1),
     ApiKey.LIST_CONFIG_RESOURCES: Handler("list_config_resources", 0, 1),
     ApiKey.DESCRIBE_TOPIC_PARTITIONS: Handler("describe_topic_partitions", 0, 0),
+    ApiKey.ADD_RAFT_VOTER: Handler("add_raft_voter", 0, 1),
+    ApiKey.REMOVE_RAFT_VOTER: Handler("remove_raft_voter", 0, 0),
 }

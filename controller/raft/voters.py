@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pylogd.protocol.uuids import ZERO
+from pylogd.protocol.uuids import ZERO, to_text
 
 T = TypeVar("T")
 
@@ -23,6 +23,10 @@ NO_ENDPOINTS: Endpoints = {}
 class ReplicaKey(NamedTuple):
     id: int
     directory_id: bytes = ZERO
+
+    def __repr__(self) -> str:
+        directory = "<undefined>" if self.directory_id == ZERO else to_text(self.directory_id)
+        return f"ReplicaKey(id={self.id}, directoryId={directory})"
 
 
 class Node(NamedTuple):

@@ -1,0 +1,10 @@
+"""AddRaftVoter: one more controller gets a vote in the metadata quorum; the quorum's leader decides.
+
+Versions: 1 can be answered when the change is appended, not when it is committed.
+"""
+
+from __future__ import annotations
+
+from pylogd.broker.forwarding import error_response, handle
+
+__all__ = ["error_response", "handle"]
