@@ -338,6 +338,13 @@ class Connection:
         pending.request = None
         self.settled(pending)
 
+    def admitted(self) -> None:
+        """The Produce that held up everything behind it is appended: the next one may work ahead of its reply."""
+        if not self.closed:
+            self._exclusive = False
+            if not self._in_turn and not self.stream.sending:
+                self.stream.resume()
+
     def settled(self, pending: _Pending | WaitingReply) -> None:
         """A pending reply has its bytes: send all that are next in the order."""
         queue = self.pending

@@ -90,6 +90,8 @@ def _append_when_admitted(
         await admission.settled()
         answer: Any = _append(ctx, request, admission)
         if isinstance(answer, Deferred):
+            request.topic_data = []  # appended: it must not stay in memory while the reply waits
+            ctx.connection.admitted()
             answered = ctx.node.loop.create_future()
             answer.listen(lambda response: None if answered.done() else answered.set_result(response))
             answer = await answered
