@@ -14,6 +14,8 @@ coordinator does.
     > NAME = fetch GROUP [topic-partition ...] [stable]
     > NAME = delete-offsets GROUP topic-partition ... | delete GROUP | describe GROUP | list
     > wait MS | expire | reload | topic-deleted NAME
+
+and what consumer_transcript has for the new consumer protocol.
 """
 
 from __future__ import annotations
@@ -43,6 +45,9 @@ from pylogd.protocol.messages import (
 )
 from pylogd.protocol.uuids import ZERO
 
+from support import consumer_transcript
+from support.consumer_transcript import ConsumerVerbs, embed, embedded
+
 DEFAULTS = BrokerConfig({"node.id": "1", "process.roles": "broker"})
 CONFIG = {
     "group.initial.rebalance.delay.ms": 3000,
@@ -60,7 +65,7 @@ class Settings(dict[str, Any]):
         return DEFAULTS[name]
 
 
-class Play:
+class Play(ConsumerVerbs):
     def __init__(self, **config: Any) -> None:
         self.config = Settings({**CONFIG, **{name.replace("_", "."): value for name, value in config.items()}})
         self.image = ClusterImage()
@@ -153,14 +158,16 @@ class Play:
         self.run(lambda effects: self.state.join(effects, label, request, caller), label)
 
     def _sync(self, label: str, plain: list[str], options: dict[str, str]) -> None:
-        given = [each.split(":") for each in options.get("assign", "").split(",") if each]
+        given = [each.split(":", 1) for each in options.get("assign", "").split(",") if each]
         request = sync_group.SyncGroupRequest(
             group_id=plain[0],
             generation_id=int(options["generation"]),
             member_id=options["member"],
             group_instance_id=options.get("instance"),
             protocol_name=options.get("protocol"),
-            assignments=[sync_group.SyncGroupRequestAssignment(name, data.encode()) for name, data in given],
+            assignments=[
+                sync_group.SyncGroupRequestAssignment(name, embed(data)) for name, data in given
+            ],
         )
         self.run(lambda effects: self.state.sync(effects, label, request), label)
 
@@ -260,6 +267,11 @@ def _text(data: bytes) -> str:
     return data.decode()
 
 
+def _brief(data: bytes) -> str:
+    """Metadata as a script gave it; of Kafka's own bytes only that they are there."""
+    return "..." if data[:2] == b"\0\3" else _text(data)
+
+
 def _answer(answer: Any) -> str:
     if isinstance(answer, ErrorCode):
         return answer.name
@@ -272,9 +284,10 @@ def _answer(answer: Any) -> str:
 def _joined(answer: Any) -> str:
     if answer.error_code:
         return _name(answer.error_code) + (f" {answer.member_id}" if answer.member_id else "")
-    members = " ".join(f"{each.member_id}({_text(each.metadata)})" for each in answer.members)
+    members = " ".join(f"{each.member_id}({_brief(each.metadata)})" for each in answer.members)
+    leader = answer.leader or "nobody"
     return (
-        f"{answer.member_id} generation {answer.generation_id} {answer.protocol_name} leader {answer.leader}"
+        f"{answer.member_id} generation {answer.generation_id} {answer.protocol_name} leader {leader}"
         + (f" members {members}" if members else "")
         + (" skip" if answer.skip_assignment else "")
     )
@@ -283,7 +296,7 @@ def _joined(answer: Any) -> str:
 def _described(answer: Any) -> str:
     if answer.error_code:
         return f"{answer.group_id} {answer.group_state} {_name(answer.error_code)}"
-    members = [f"{m.member_id}({_text(m.member_metadata)}|{_text(m.member_assignment)})" for m in answer.members]
+    members = [f"{m.member_id}({_brief(m.member_metadata)}|{embedded(m.member_assignment)})" for m in answer.members]
     words = [answer.group_id, answer.group_state, answer.protocol_type, answer.protocol_data, *members]
     return " ".join(word for word in words if word)
 
@@ -307,7 +320,7 @@ def _partitions(answer: Any) -> str:
 
 _ANSWERS = {
     "JoinGroupResponse": _joined,
-    "SyncGroupResponse": lambda a: _name(a.error_code) if a.error_code else f"assignment {_text(a.assignment)}",
+    "SyncGroupResponse": lambda a: _name(a.error_code) if a.error_code else f"assignment {embedded(a.assignment)}",
     "HeartbeatResponse": lambda a: _name(a.error_code),
     "LeaveGroupResponse": lambda a: ", ".join(
         f"{each.member_id or each.group_instance_id} {_name(each.error_code)}" for each in a.members
@@ -317,17 +330,22 @@ _ANSWERS = {
     "OffsetFetchResponseGroup": _fetched,
     "DeletableGroupResult": lambda a: f"{a.group_id} {_name(a.error_code)}",
     "ListedGroup": lambda a: f"{a.group_id} {a.group_state} {a.group_type}",
-    "DescribedGroup": _described,
+    "DescribedGroup": lambda a: _described(a) if hasattr(a, "protocol_data") else consumer_transcript.described(a),
+    "ConsumerGroupHeartbeatResponse": consumer_transcript.heartbeat_answer,
 }
 
 
 def _record(record: Any) -> str:
+    text = consumer_transcript.record_text(record)
+    if text is not None:
+        return text
     key, value = record.key, record.value
     if key.API_KEY == 2:
         if value is None:
             return f"group {key.group} gone"
         members = "".join(
-            f" {member.member_id}({_text(member.subscription)}|{_text(member.assignment)})" for member in value.members
+            f" {member.member_id}({_brief(member.subscription)}|{embedded(member.assignment)})"
+            for member in value.members
         )
         return f"group {key.group} generation {value.generation} {value.protocol} leader {value.leader}{members}"
     place = f"{key.group} {key.topic}-{key.partition}"

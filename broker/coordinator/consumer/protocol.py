@@ -4,8 +4,8 @@ Every check comes before the first record: what an event has written cannot be t
 are written, so each step below sees the group as the step before left it.
 
 Timers, by name: ("session", group, member) when a member is not heard of, ("rebalance", group, member) when it does not
-give up what it must, ("regex", group) to match patterns with topics, ("rejoin" and "resync", group, member) for members
-of the classic protocol.
+give up what it must, ("assign", group) when the next assignment may be made, ("regex", group) to match patterns with
+topics, ("rejoin" and "resync", group, member) for members of the classic protocol.
 """
 
 from __future__ import annotations
@@ -415,6 +415,10 @@ class ConsumerProtocol:
         interval_ms = self.settings.of_group(group.group_id, ASSIGNMENT_INTERVAL_MS)
         last_ms = group.assignment_timestamp_ms
         if last_ms and interval_ms and effects.now_ms < last_ms + interval_ms:
+            # Not left to the next heartbeat: members of the classic protocol have none that would do it.
+            group_id = group.group_id
+            delay_ms = last_ms + interval_ms - effects.now_ms
+            effects.after(("assign", group_id), delay_ms, lambda later: self._assign_late(later, group_id))
             return
         assign = self.assignors.get(group.preferred_assignor or "", self.assignors[self.default_assignor])
         result = assign(self._spec(group))
@@ -428,6 +432,11 @@ class ConsumerProtocol:
                 assignment_epoch=group.epoch, assignment_timestamp=effects.now_ms
             ),
         )
+
+    def _assign_late(self, effects: Effects, group_id: str) -> None:
+        group = self.groups.get(group_id)
+        if group is not None and group.kind == CONSUMER and group.members:
+            self.update_target(effects, group)
 
     def _spec(self, group: ConsumerGroup) -> GroupSpec:
         image = self.image()
@@ -508,6 +517,9 @@ class ConsumerProtocol:
         self._bump(effects, group, self.hashes.of_group(self.image(), group.subscribed))
         for member_id in gone:
             group.cancel_timers(effects, member_id)
+        if group.members and group.classic_count == len(group.members):
+            # Nobody is left whose heartbeat would assign what has become free.
+            self.update_target(effects, group)
 
     def _remove(self, effects: Effects, group_id: str, member_id: str) -> None:
         effects.write(records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None)
