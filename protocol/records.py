@@ -212,6 +212,30 @@ def append_record(
     out += body
 
 
+def append_plain_record(
+    out: bytearray, offset_delta: int, key: bytes | bytearray, value: bytes | bytearray | None
+) -> None:
+    """A record with a key, no headers and the timestamp of its batch: what coordinators write."""
+    if value is None:
+        body = b"\0\0%b%b%b\1\0" % (_short(offset_delta), _short(len(key)), key)
+    else:
+        body = b"\0\0%b%b%b%b%b\0" % (_short(offset_delta), _short(len(key)), key, _short(len(value)), value)
+    out += _short(len(body))
+    out += body
+
+
+def _short(value: int) -> bytes | bytearray:
+    """The varint of a number that is not negative; most are small."""
+    if value < 64:
+        return _SMALL[value]
+    out = bytearray()
+    append_varint(out, value)
+    return out
+
+
+_SMALL = [bytes((value << 1,)) for value in range(64)]
+
+
 def append_moved(out: bytearray, payload: bytes, raw: RawRecord, timestamp_delta: int) -> None:
     """Copy a record whose base timestamp changed: only the length and the timestamp delta are written anew."""
     if timestamp_delta == raw.timestamp_delta:

@@ -12,6 +12,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.schema import Message
 
 Event = Callable[["Effects"], None]
+Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
 
 
 class Reply(Deferred):
@@ -39,6 +40,7 @@ class Effects:
         "record_bytes_max",
         "records",
         "replies",
+        "size",
         "state",
         "timers",
     )
@@ -47,7 +49,6 @@ class Effects:
         self,
         now_ms: int,
         state: Any,
-        *,
         base_offset: int = 0,
         producer_id: int = -1,
         record_bytes_max: int = 1_000_000,
@@ -60,23 +61,28 @@ class Effects:
         #: False: the records may be spread over several batches.
         self.atomic = True
         self.records: list[CoordinatorRecord] = []
-        #: Bytes of key and value of each record.
-        self.encoded: list[tuple[bytearray, bytearray | None]] = []
+        #: Bytes of key and value of each record, and how many that is.
+        self.encoded: list[Encoded] = []
+        self.size = 0
         self.replies: list[tuple[Any, Any]] = []
         #: name -> (delay, event), or None to cancel
         self.timers: dict[Any, tuple[int, Event] | None] = {}
 
-    def write(self, key: Message, value: Message | None, version: int = 0) -> None:
+    def write(self, key: Message, value: Message | None, version: int = 0, encoded: Encoded | None = None) -> None:
         """Append a record; `version` is that of the value, None as value deletes the key. The state has taken it in
-        when this returns. KafkaError when it is too large, and then nothing has happened."""
+        when this returns. KafkaError when it is too large, and then nothing has happened. `encoded` are its bytes, for
+        who has a faster way to them."""
         record = CoordinatorRecord(key, value, version)
-        encoded = encode_record(record)
-        size = len(encoded[0]) + len(encoded[1] or b"")
+        if encoded is None:
+            encoded = encode_record(record)
+        content = encoded[1]
+        size = len(encoded[0]) if content is None else len(encoded[0]) + len(content)
         if size > self.record_bytes_max:
             raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a record of {size} bytes is too large")
         self.state.replay(record, self.base_offset + len(self.records), self.producer_id)
         self.records.append(record)
         self.encoded.append(encoded)
+        self.size += size
 
     def answer(self, reply: Any, response: Any) -> None:
         """Give `reply` its response once everything this event saw and wrote is committed."""

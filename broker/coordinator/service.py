@@ -13,11 +13,15 @@ from pylogd.broker.dispatch import Deferred
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 OFFSETS_TOPIC = "__consumer_offsets"
+_REMEMBERED_MAX = 10_000
 
 
 class GroupCoordinator:
     def __init__(self, node: Any) -> None:
         self.node = node
+        #: Partitions of groups asked for lately, in a topic of `_counted` partitions.
+        self._partitions: dict[str, int] = {}
+        self._counted = 0
         config = node.config
         self.runtime = CoordinatorRuntime(
             node,
@@ -43,7 +47,13 @@ class GroupCoordinator:
 
     def partition_of(self, group_id: str) -> int:
         count = self.runtime.partition_count or self.node.config["offsets.topic.num.partitions"]
-        return partition_for(group_id, count)
+        if count != self._counted or len(self._partitions) > _REMEMBERED_MAX:
+            self._partitions = {}
+            self._counted = count
+        found = self._partitions.get(group_id)
+        if found is None:
+            found = self._partitions[group_id] = partition_for(group_id, count)
+        return found
 
     def shard_of(self, group_id: str) -> Shard:
         """KafkaError unless this broker coordinates the group and is ready to."""

@@ -22,7 +22,7 @@ from pylogd.broker.coordinator.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.control import end_txn_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.records import append_record
+from pylogd.protocol.records import append_plain_record
 from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 
 #: What a record adds to its key and value at most: length, attributes, deltas, sizes, header count.
 _RECORD_OVERHEAD = 40
+_BATCH_OVERHEAD = batch.HEADER_SIZE + _RECORD_OVERHEAD
 #: A timer that wants to write while too few replicas are in sync tries again this much later.
 _RETRY_MS = 500
 
@@ -164,9 +165,9 @@ class Shard:
         return Effects(
             self.node.clock.now_ms(),
             self.state,
-            base_offset=log.log_end_offset + self._count,
-            producer_id=-1 if producer is None else producer[0],
-            record_bytes_max=log.config.max_message_bytes - batch.HEADER_SIZE - _RECORD_OVERHEAD,
+            log.log_end_offset + self._count,
+            -1 if producer is None else producer[0],
+            log.config.max_message_bytes - _BATCH_OVERHEAD,
         )
 
     def _timer_due(self, name: Any, event: Event) -> None:
@@ -180,7 +181,7 @@ class Shard:
 
     def _writable(self) -> bool:
         partition = self.partition
-        return not partition.is_leader or len(partition.isr) >= partition.min_isr
+        return len(partition.replica_ids) <= 1 or not partition.is_leader or len(partition.isr) >= partition.min_isr
 
     def _refuse(self, effects: Effects, reply: Any, code: ErrorCode, message: str | None) -> None:
         if reply is not None:
@@ -207,8 +208,8 @@ class Shard:
     def _gather(self, effects: Effects) -> bool:
         """Add an event's records to the batch of this turn; False when that failed and the shard starts over."""
         limit = self.partition.log.config.max_message_bytes - batch.HEADER_SIZE
+        size = effects.size + _RECORD_OVERHEAD * len(effects.encoded)
         if effects.atomic:
-            size = sum(len(key) + len(value or b"") + _RECORD_OVERHEAD for key, value in effects.encoded)
             if size > limit:
                 _LOGGER.error("an event of %s writes %d bytes, which no batch can hold", self.partition.name, size)
                 self._start_over(ErrorCode.RECORD_LIST_TOO_LARGE)
@@ -222,7 +223,7 @@ class Shard:
                 return False
             if not self._count:
                 self._base_ms = effects.now_ms
-            append_record(self._body, self._count, 0, key, value)
+            append_plain_record(self._body, self._count, key, value)
             self._count += 1
         return True
 

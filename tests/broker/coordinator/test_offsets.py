@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from support.group_transcript import check
+import pytest
+from pylogd.broker.coordinator.effects import Effects
+from pylogd.broker.coordinator.offsets import Offsets
+from pylogd.broker.coordinator.records import encode_record
+from pylogd.protocol.uuids import ZERO
+from support.group_transcript import Play, check
 
 HOUR = 60 * 60 * 1000
 
@@ -319,3 +324,15 @@ def test_offsets_of_a_deleted_topic_go() -> None:
         f: u-0=1
         """
     )
+
+
+@pytest.mark.parametrize("metadata", [None, "", "note", "x" * 126, "x" * 127, "ä" * 100, "x" * 20_000])
+@pytest.mark.parametrize("topic_id", [ZERO, bytes(range(16))])
+@pytest.mark.parametrize("retention_ms", [-1, 5000])
+def test_commits_written_by_hand_are_as_the_codec_writes_them(
+    metadata: str | None, topic_id: bytes, retention_ms: int
+) -> None:
+    effects = Effects(1_700_000_000_000, Play().state)
+    Offsets().commit(effects, "grüppe", "t", topic_id, 2**31 - 1, 2**62, 7, metadata, retention_ms)
+    (record,), (encoded,) = effects.records, effects.encoded
+    assert tuple(map(bytes, encoded)) == tuple(map(bytes, encode_record(record)))  # type: ignore[arg-type]
