@@ -217,9 +217,10 @@ def append_plain_record(
 ) -> None:
     """A record with a key, no headers and the timestamp of its batch: what coordinators write."""
     if value is None:
-        body = b"\0\0%b%b%b\1\0" % (_short(offset_delta), _short(len(key)), key)
+        body = b"".join((b"\0\0", _short(offset_delta), _short(len(key)), key, b"\1\0"))
     else:
-        body = b"\0\0%b%b%b%b%b\0" % (_short(offset_delta), _short(len(key)), key, _short(len(value)), value)
+        size = _short(len(value))
+        body = b"".join((b"\0\0", _short(offset_delta), _short(len(key)), key, size, value, b"\0"))
     out += _short(len(body))
     out += body
 
