@@ -50,6 +50,8 @@ RECORDS_PER_BATCH = 10_000
 SNAPSHOT_AT_STOP_BYTES = 256 << 10
 #: How long a leader that stops waits for a successor.
 HANDOVER_S = 5.0
+#: How long it waits before that for the others to have all it has.
+CATCH_UP_S = 1.0
 #: A time-out of the connection itself comes after the core's own.
 _PEER_GRACE_S = 1.0
 
@@ -375,6 +377,7 @@ class QuorumDriver:
             future = self._waiting.popleft()[1]
             if not future.done():
                 future.set_result(None)
+        self._tell_changed()
 
     def _deliver(self) -> None:
         """Hands the newly committed batches to everybody who follows."""
@@ -444,12 +447,14 @@ class QuorumDriver:
             self._listener.resign()
 
     def changed(self) -> asyncio.Future[None]:
-        """Done at the next change of role, epoch or leader."""
+        """Done at the next change of role, epoch, leader or high watermark."""
         future: asyncio.Future[None] = self._loop.create_future()
         self._changed.append(future)
         return future
 
     def _tell_changed(self) -> None:
+        if not self._changed:
+            return
         told, self._changed = self._changed, []
         for future in told:
             if not future.done():
@@ -534,17 +539,23 @@ class QuorumDriver:
     async def _hand_lead_over(self) -> None:
         if self._failure is not None or not self.node.is_leader or self.is_only_voter:
             return
+        # Nobody with a shorter log could win our vote, and we will not run again.
+        await self._until(lambda: self.committed_offset >= self.end_offset, CATCH_UP_S)
         self._refusing.clear()
         self._event(self.node.shutdown)
-        deadline = self._loop.time() + HANDOVER_S
-        while not self.node.shutdown_complete and self._failure is None:
-            if self._refusing.issuperset(id_ for id_ in self.voter_ids if id_ != self.node_id):
-                return  # the others have stopped too
+        others = {id_ for id_ in self.voter_ids if id_ != self.node_id}
+        if not await self._until(lambda: self.node.shutdown_complete or others <= self._refusing, HANDOVER_S):
+            logger.warning("no other voter took the lead within %.0f s", HANDOVER_S)
+
+    async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
+        """Waits for what a change of role, leader or high watermark brings about; False when it takes too long."""
+        deadline = self._loop.time() + timeout_s
+        while not condition():
             left = deadline - self._loop.time()
-            if left <= 0:
-                logger.warning("no other voter took the lead within %.0f s", HANDOVER_S)
-                return
+            if left <= 0 or self._failure is not None:
+                return False
             await asyncio.wait([self.changed()], timeout=left)
+        return True
 
     # -- for DescribeQuorum ----------------------------------------------------------------------------------------
 
