@@ -15,6 +15,7 @@ from pylogd.broker import main as command
 from pylogd.broker import meta_properties
 from pylogd.config.docs import reference
 from support.broker import Pylogd
+from support.wait import eventually
 from support.ports import free_ports
 
 
@@ -123,7 +124,8 @@ def test_the_installed_command_exits_with_the_code(here: Path) -> None:
 
 def test_a_node_says_when_it_is_ready_and_stops_cleanly(new_pylogd: Callable[..., Pylogd]) -> None:
     node = new_pylogd()
-    [banner] = [line for line in node.log_text().splitlines() if " ready: " in line]
+    # Requests are answered a moment before the line is written.
+    [banner] = eventually(lambda: [line for line in node.log_text().splitlines() if " ready: " in line])
     assert f"pylogd {__version__} ready: node 1 (broker+controller)" in banner
     assert f"PLAINTEXT://127.0.0.1:{node.port}" in banner
     assert str(node.data) in banner
