@@ -127,9 +127,7 @@ def test_transactions_across_brokers(
 
 
 @pytest.mark.parametrize("victim", [OURS, OTHER], ids=["ours", "other"])
-def test_the_coordinator_is_lost(
-    cluster: Cluster, java: TransactionDriver, topic_name: str, victim: int
-) -> None:
+def test_the_coordinator_is_lost(cluster: Cluster, java: TransactionDriver, topic_name: str, victim: int) -> None:
     """kill -9 with a transaction open, and one just committed: both are what the producer was told."""
     cluster.create(topic_name, [[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     broker = cluster.brokers[victim]
@@ -151,7 +149,8 @@ def test_the_coordinator_is_lost(
         producer.commit()
     for partition in range(3):
         eventually(
-            lambda p=partition: read(cluster.bootstrap, topic_name, committed=True, partition=p)
-            == [b"committed", b"open"],
+            lambda p=partition: (
+                read(cluster.bootstrap, topic_name, committed=True, partition=p) == [b"committed", b"open"]
+            ),
             what=f"partition {partition}",
         )

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+from pylogd.protocol.messages import describe_quorum
 
 from support.broker import Pylogd
 from support.daemon import HOST, Daemon
 from support.kafka import ApacheKafka
+from support.rawclient import Client
 from support.wait import eventually
 from support.wire import broker_count
 
@@ -106,3 +110,63 @@ def cluster_id_of(daemon: Daemon) -> str:
 def wait_for_brokers(port: int, count: int) -> None:
     """Until the broker at `port` knows of `count` living brokers."""
     eventually(lambda: broker_count(HOST, port) == count)
+
+
+class PylogdCluster:
+    """Three combined nodes that find each other: no format step."""
+
+    def __init__(self, directory: Path, count: int = 3, extra: dict[str, str] | None = None) -> None:
+        self.nodes = {n: Pylogd(directory / f"node-{n}", extra, n) for n in range(1, count + 1)}
+        controllers = ",".join(f"{HOST}:{node.controller_port}" for node in self.nodes.values())
+        for node in self.nodes.values():
+            node.extra = {
+                "controller.quorum.bootstrap.servers": controllers,
+                "offsets.topic.replication.factor": str(count),
+                "transaction.state.log.replication.factor": str(count),
+                **node.extra,
+            }
+
+    def start(self) -> PylogdCluster:
+        for node in self.nodes.values():
+            node.launch()
+        try:
+            for node in self.nodes.values():
+                node.wait_until_ready()
+                wait_for_brokers(node.port, len(self.nodes))
+            eventually(lambda: len(self.voters()) == len(self.nodes))
+        except BaseException:
+            self.kill()
+            raise
+        return self
+
+    def kill(self) -> None:
+        for node in self.nodes.values():
+            node.kill()
+
+    def quorum(self) -> Any:
+        """The quorum as its leader describes it; None while there is no leader."""
+        part = describe_quorum.RequestPartitionData(partition_index=0)
+        topic = describe_quorum.RequestTopicData(topic_name="__cluster_metadata", partitions=[part])
+        request = describe_quorum.DescribeQuorumRequest(topics=[topic])
+        for node in self.nodes.values():
+            if node.running:
+                with Client(node.port) as client:
+                    answer = client.ask(request, 2)
+                if answer.error_code == 0 and answer.topics[0].partitions[0].error_code == 0:
+                    return answer.topics[0].partitions[0]
+        return None
+
+    def voters(self) -> set[int]:
+        quorum = self.quorum()
+        return set() if quorum is None else {voter.replica_id for voter in quorum.current_voters}
+
+    def active_controller(self) -> int:
+        return eventually(lambda: self.quorum()).leader_id
+
+    @property
+    def bootstrap(self) -> str:
+        return ",".join(node.bootstrap for node in self.nodes.values())
+
+    def stop(self) -> None:
+        for node in reversed(self.nodes.values()):
+            node.stop()

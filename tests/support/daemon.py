@@ -93,7 +93,8 @@ class Daemon(ABC):
     def environment(self) -> dict[str, str]:
         return dict(os.environ)
 
-    def start(self) -> Daemon:
+    def launch(self) -> None:
+        """Starts without waiting: nodes of a cluster may need each other to become ready."""
         assert self.process is None, "already started"
         self.prepare()
         with open(self.log_path, "ab") as log:
@@ -107,6 +108,9 @@ class Daemon(ABC):
                 start_new_session=True,
                 preexec_fn=_die_with_parent,
             )
+
+    def start(self) -> Daemon:
+        self.launch()
         try:
             self.wait_until_ready()
         except BaseException:
