@@ -39,10 +39,10 @@ class GroupTalker(Talker):
         self._members: dict[str, str] = {}
         self.others: list[Client] = []
 
-    def _plain(self, value: Any, version: int, field: str = "") -> Any:
+    def plain(self, value: Any, version: int, field: str = "") -> Any:
         if isinstance(value, str):
             return UUID.sub(lambda found: self._members.setdefault(found[0], f"#{len(self._members) + 1}"), value)
-        return super()._plain(value, version, field)
+        return super().plain(value, version, field)
 
     def park(self, name: str, version: int, **values: Any) -> Callable[[], Any]:
         """Ask on a connection of its own; what is returned waits for the answer and notes it."""
@@ -52,7 +52,7 @@ class GroupTalker(Talker):
 
         def answered() -> Any:
             answer = client.reply()
-            self.note(f"parked {name}", version, self._plain(answer, version))
+            self.note(f"parked {name}", version, self.plain(answer, version))
             return answer
 
         return answered
