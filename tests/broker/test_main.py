@@ -15,8 +15,8 @@ from pylogd.broker import main as command
 from pylogd.broker import meta_properties
 from pylogd.config.docs import reference
 from support.broker import Pylogd
-from support.wait import eventually
 from support.ports import free_ports
+from support.wait import eventually
 
 
 @pytest.fixture
