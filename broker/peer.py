@@ -240,7 +240,7 @@ class Peer:
             raise ProtocolError("a response nobody asked for")
         asked = self._in_flight[0]
         assert asked.version is not None
-        if asked.key is ApiKey.API_VERSIONS and frame[4:6] == b"\x00\x23":
+        if asked.key is ApiKey.API_VERSIONS and bytes(frame[4:6]) == b"\x00\x23":
             raise ProtocolError("ApiVersions is not supported")
         correlation_id, position = decode_response_header(asked.key, asked.version, frame)
         if correlation_id != asked.correlation_id:

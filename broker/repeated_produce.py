@@ -193,7 +193,7 @@ class RepeatedProduce:
         partition = (replicas.by_id if by_id else replicas.by_name).get(
             (topic.topic_id if by_id else topic.name, index)
         )
-        if partition is None:
+        if partition is None or records is None:
             return
         length_bytes, tail = 4, 0
         if route.request_tagged:

@@ -22,6 +22,7 @@ from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.loading import open_log
 from pylogd.storage.log import FlushPlan, Log
+from pylogd.storage.state import LogState
 from pylogd.storage.validation import Origin
 
 logger = logging.getLogger(__name__)
@@ -80,7 +81,7 @@ class MetadataEnvironment(LogEnvironment):
     def later(self, delay_ms: int, job: Callable[[], None]) -> None:
         self._loop.call_later(delay_ms / 1000, self._workers.offload, job)
 
-    def failed(self, log: Log, action: str, error: OSError) -> None:
+    def failed(self, log: LogState, action: str, error: OSError) -> None:
         super().failed(log, action, error)
         logger.error("the metadata log in %s failed on %s: %s", log.directory, action, error)
         self._on_failure(error)

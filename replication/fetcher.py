@@ -273,9 +273,9 @@ class Fetcher:
         for topic in response.responses:
             topic_id = topic.topic_id
             for data in topic.partitions:
-                state = states.get((topic_id, data.partition_index))
-                if state is not None and state.sent_offset == state.offset:
-                    self._apply(state, data, now_ms)
+                found = states.get((topic_id, data.partition_index))
+                if found is not None and found.sent_offset == found.offset:
+                    self._apply(found, data, now_ms)
         if response.session_id == 0:
             # The leader has no room for a session: every request is a full one.
             self._new_session(keep_id=False)
