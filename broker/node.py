@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from collections.abc import Callable
 from random import Random, SystemRandom
@@ -71,7 +70,10 @@ class Node:
         files: FileSystem | None = None,
         clock: Clock | None = None,
         chance: Random | None = None,
+        network: Network | None = None,
+        workers: Workers | None = None,
     ) -> None:
+        """What is not given is the real one; the simulator gives everything."""
         self.config = config
         self.broker_id = config.node_id
         self.cluster_id = ""
@@ -79,8 +81,8 @@ class Node:
         self.files = files or FileSystem()
         self.clock = clock or Clock()
         self.chance = chance or SystemRandom()
-        self.workers = Workers(self.loop)
-        self.network = Network(
+        self.workers = workers or Workers(self.loop)
+        self.network = network or Network(
             self.loop,
             self.workers,
             # Unless somebody asks for a size the kernel's own tuning stays: a third less CPU per byte produced.
@@ -159,7 +161,7 @@ class Node:
     async def start(self) -> None:
         """Returns when clients are served."""
         config = self.config
-        formatter = Formatter(config, self.files, self.clock, os.urandom)
+        formatter = Formatter(config, self.files, self.clock, self.chance.randbytes)
         self._bind()
         if not formatter.found and not formatter.is_alone() and not (config.is_controller and config.voters):
             await self._join_cluster(formatter)
@@ -277,7 +279,7 @@ class Node:
         )
         self.channel = self._route(lambda: self.driver.leader_address)
         self.driver.subscribe(self.publisher)
-        self.driver.start()
+        self.driver.start(state=self.publisher)
         self._started.append("observer")
 
     async def _start_broker(self) -> None:

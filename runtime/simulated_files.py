@@ -222,6 +222,13 @@ class SimulatedFileSystem(FileSystem):
         survivor._root = self._root.survive(self._chance, {})
         return survivor
 
+    def after_kill(self) -> SimulatedFileSystem:
+        """What the next start finds when only the process died: all that was written, synced or not."""
+        self.crashed = True
+        survivor = SimulatedFileSystem(self._chance.getrandbits(32), self._clock)
+        survivor._root = self._root
+        return survivor
+
     def sync_everything(self) -> None:
         """Makes the present durable without a step: how a test begins from a known state."""
         for directory in self._directories(self._root):

@@ -1,0 +1,405 @@
+"""The network's twin in memory: machines with names, processes that listen and connect, wires that delay, stall and
+break.
+
+What a TCP connection promises is kept, and no more: bytes arrive in order and once, some time after they were sent, in
+pieces of any size, or not at all. Across connections nothing is promised: a request that was sent again over a new
+connection may overtake the first. Faults:
+- A cut between two machines holds everything back, connection attempts too, until it is mended.
+- `break_connections` ends established connections; what was under way on them is lost.
+- A killed process leaves a machine that says so: its connections are reset and dials are refused. A machine without
+  power says nothing at all until it is back, and then resets what it does not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+from zlib import crc32
+
+from pylogd.runtime.files import FileRange
+from pylogd.runtime.network import Listener, Network
+from pylogd.runtime.simulated_loop import SimulatedLoop, World
+from pylogd.runtime.simulated_workers import SimulatedWorkers
+from pylogd.runtime.stream import Receiver, Stream
+
+#: What the kernels at both ends hold for a reader that does not read.
+_WINDOW_BYTES = 1 << 16
+_RESET = "Connection reset by peer"
+
+
+class Machine:
+    """A host on the network."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.powered = True
+        self.listeners: dict[int, SimulatedListener] = {}
+
+
+class Internet:
+    """All machines and the wires between them."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.machines: dict[str, Machine] = {}
+        self._sides: dict[str, int] = {}
+        #: Directions with bytes that a cut holds back.
+        self._stalled: dict[_Wire, None] = {}
+        self._port = 40_000
+        #: How often a piece takes much longer than usual, and at most how long.
+        self.slow_chance = 0.02
+        self.slow_s_max = 0.2
+        #: Told of everything that arrives, for traces.
+        self.on_packet: Callable[[str], None] | None = None
+
+    def machine(self, name: str) -> Machine:
+        return self.machines.setdefault(name, Machine(name))
+
+    def delay_s(self) -> float:
+        chance = self.world.chance
+        if chance.random() < self.slow_chance:
+            return chance.random() * self.slow_s_max
+        return 0.0001 + chance.random() * 0.001
+
+    def next_port(self) -> int:
+        self._port += 1
+        return self._port
+
+    # -- cuts
+
+    def cut(self, sides: Iterable[Iterable[str]]) -> None:
+        """Machines on different sides cannot reach each other; those not named can reach everybody."""
+        self._sides = {name: number for number, names in enumerate(sides) for name in names}
+
+    def mend(self) -> None:
+        self._sides = {}
+        stalled, self._stalled = self._stalled, {}
+        for wire in stalled:
+            wire.resume(self.delay_s() + self.world.chance.random() * 0.5)
+
+    def is_cut(self, a: str, b: str) -> bool:
+        side_a, side_b = self._sides.get(a), self._sides.get(b)
+        return side_a is not None and side_b is not None and side_a != side_b
+
+    def stall(self, wire: _Wire) -> None:
+        self._stalled[wire] = None
+
+    # -- connecting
+
+    def dial(self, network: SimulatedNetwork, host: str, port: int, future: asyncio.Future[Stream]) -> None:
+        world, loop = self.world, network.loop
+        client = network.machine.name
+
+        def syn() -> None:
+            if future.done() or loop.dead:
+                return
+            machine = self.machine(host)
+            if self.is_cut(client, host) or not machine.powered:
+                world.after(0.2 + world.chance.random(), syn)
+                return
+            listener = machine.listeners.get(port)
+            if listener is None:
+                world.after(self.delay_s(), refused)
+                return
+            near = SimulatedStream(network, (host, port), (client, self.next_port()))
+            far = SimulatedStream(listener.network, (client, near.local_port), (host, port))
+            near.wire, far.wire = _Wire(self, near, far), _Wire(self, far, near)
+            near.peer, far.peer = far, near
+            listener.arrived(far)
+            world.after(self.delay_s(), lambda: loop.call_soon(established, near))
+
+        def refused() -> None:
+            if not loop.dead:
+                loop.call_soon(fail)
+
+        def fail() -> None:
+            if not future.done():
+                future.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
+
+        def established(stream: SimulatedStream) -> None:
+            if future.done():
+                stream.close()
+            else:
+                future.set_result(stream)
+
+        world.after(self.delay_s(), syn)
+
+
+class _Wire:
+    """One direction of a connection: what is under way, in order."""
+
+    def __init__(self, internet: Internet, source: SimulatedStream, target: SimulatedStream) -> None:
+        self._internet = internet
+        self._source = source
+        self._target = target
+        #: Bytes, or the reason of the end: None in good order, a text for a reset.
+        self._items: deque[bytes | str | None] = deque()
+        self._moving = False
+
+    def put(self, item: bytes | str | None) -> None:
+        if isinstance(item, str):
+            self._items.clear()  # a reset overtakes what it makes worthless
+        self._items.append(item)
+        if not self._moving:
+            self.resume(self._internet.delay_s())
+
+    def resume(self, delay_s: float) -> None:
+        self._moving = True
+        self._internet.world.after(delay_s, self._arrive)
+
+    def _arrive(self) -> None:
+        self._moving = False
+        if not self._items:
+            return
+        internet, target = self._internet, self._target
+        here, there = self._source.network.machine, target.network.machine
+        if internet.is_cut(here.name, there.name):
+            internet.stall(self)
+            return
+        if not there.powered:
+            self.resume(0.2 + internet.world.chance.random())  # sent again until somebody answers
+            return
+        if target.network.loop.dead:
+            self._items.clear()
+            target.wire.put(_RESET)
+            return
+        item = self._items.popleft()
+        if isinstance(item, bytes) and len(item) > 1 and internet.world.chance.random() < 0.05:
+            at = internet.world.chance.randrange(1, len(item))
+            self._items.appendleft(item[at:])
+            item = item[:at]
+        if internet.on_packet is not None:
+            content = f"{len(item)} bytes {crc32(item):08x}" if isinstance(item, bytes) else f"end {item}"
+            ports = f"{self._source.local_port}>{target.local_port}"
+            internet.on_packet(f"{here.name}>{there.name} {ports} {content}")
+        target.arrived(item)
+        if self._items:
+            self.resume(internet.delay_s() if internet.world.chance.random() < 0.2 else 0.0)
+
+
+class SimulatedStream(Stream):
+    """One end of a connection."""
+
+    __slots__ = ("_eof", "_kernel", "_reason", "_scheduled", "_started", "_under_way", "network", "peer", "wire")
+
+    wire: _Wire
+    peer: SimulatedStream
+    _receiver: Receiver
+
+    def __init__(self, network: SimulatedNetwork, peer: tuple[str, int], local: tuple[str, int]) -> None:
+        self.network = network
+        self.peer_host, self.peer_port = peer
+        self.local_host, self.local_port = local
+        self._loop = network.loop
+        self._kernel: deque[bytes] = deque()
+        self._eof = False
+        self._reason: str | None = None
+        self._started = False
+        self._scheduled = False
+        self._under_way = 0
+        self._own: bytearray | None = None
+        self._paused = True
+        self._delivering = False
+        self._closed = False
+        network.streams[self] = None
+
+    def start(self, receiver: Receiver) -> None:
+        self._receiver = receiver
+        self._started = True
+        self._paused = False
+        self._wake()
+
+    @property
+    def sending(self) -> bool:
+        return self._under_way > _WINDOW_BYTES
+
+    # -- receiving
+
+    def want(self, size: int) -> None:
+        """Memory is not counted here."""
+
+    def resume(self) -> None:
+        if not self._paused or self._closed:
+            return
+        self._paused = False
+        if self._own is not None and not self._delivering:
+            self._deliver(b"")
+        self._wake()
+
+    def shed(self) -> None:
+        """Nothing empty is held."""
+
+    def arrived(self, item: bytes | str | None) -> None:
+        """The kernel has it; the process hears of it in its own time."""
+        if self._closed:
+            return
+        if isinstance(item, bytes):
+            self._kernel.append(item)
+        else:
+            self._eof = True
+            self._reason = item
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._started and not self._scheduled and (self._kernel or self._eof):
+            self._scheduled = True
+            self._loop.call_soon(self._readable)
+
+    def _readable(self) -> None:
+        self._scheduled = False
+        if self._closed:
+            return
+        if self._kernel and not self._paused:
+            data = b"".join(self._kernel)
+            self._kernel.clear()
+            self.peer.taken(len(data))
+            self._deliver(data)
+        if self._eof and not self._kernel and not self._closed:
+            self._lose(self._reason)
+
+    def _deliver(self, data: bytes) -> None:
+        # Fresh memory every time: whoever keeps a slice of it keeps what was there.
+        own = bytearray(data) if self._own is None else self._own + data
+        self._own = None
+        self._delivering = True
+        start = self._receiver.received(memoryview(own), 0, len(own))
+        self._delivering = False
+        if start < len(own) and not self._closed:
+            self._own = own[start:]
+
+    # -- sending
+
+    def send(self, chunks: list[Any]) -> bool:
+        if self._closed or self._loop.dead:
+            return False
+        data = b"".join(chunk.read() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
+        if len(data) != sum(map(len, chunks)):
+            self._lose("the log was truncated under a reply being sent")
+            return False
+        if data:
+            self._under_way += len(data)
+            self.wire.put(data)
+        return not self.sending
+
+    def taken(self, size: int) -> None:
+        """The peer has read this much."""
+        waited = self.sending
+        self._under_way -= size
+        if waited and not self.sending and not self._closed:
+            self._loop.call_soon(self._writable)
+
+    def _writable(self) -> None:
+        if not self._closed and not self.sending:
+            self._receiver.drained()
+
+    # -- the end
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        self._own = None
+        self._kernel.clear()
+        self.network.streams.pop(self, None)
+        if not self._eof and not self._loop.dead:
+            self.wire.put(_RESET if self._loop.world.chance.random() < 0.2 else None)
+
+    def reset(self) -> None:
+        """The wire breaks, or this end's process is gone: the other end will hear of it."""
+        self.wire.put(_RESET)
+
+
+class SimulatedListener(Listener):
+    def __init__(
+        self, network: SimulatedNetwork, host: str, port: int, accepted: Callable[[SimulatedStream], None]
+    ) -> None:
+        self.network = network
+        self.host = host
+        self.port = port
+        self._take = accepted
+        self._backlog: deque[SimulatedStream] = deque()
+        self._accepting = False
+        self._closed = False
+
+    def resume(self) -> None:
+        if not self._closed:
+            self._accepting = True
+            if self._backlog:
+                self.network.loop.call_soon(self._accept)
+
+    def pause(self) -> None:
+        self._accepting = False
+
+    def close(self) -> None:
+        self._closed = True
+        self._accepting = False
+        listeners = self.network.machine.listeners
+        if listeners.get(self.port) is self:
+            del listeners[self.port]
+        for stream in self._backlog:
+            stream.close()
+        self._backlog.clear()
+
+    def arrived(self, stream: SimulatedStream) -> None:
+        self._backlog.append(stream)
+        self.network.loop.call_soon(self._accept)
+
+    def _accept(self) -> None:
+        while self._backlog and self._accepting:
+            self._take(self._backlog.popleft())
+
+
+class SimulatedNetwork(Network):
+    """The sockets of one process on a machine. `loop` is the loop of that process."""
+
+    loop: SimulatedLoop
+
+    def __init__(
+        self, internet: Internet, machine: str, loop: SimulatedLoop, workers: SimulatedWorkers | None = None
+    ) -> None:
+        self.internet = internet
+        self.machine = internet.machine(machine)
+        self.loop = loop
+        self.workers = workers or SimulatedWorkers(loop, internet.world.chance)
+        #: In the order they were made (a dict as an ordered set).
+        self.streams: dict[SimulatedStream, None] = {}
+
+    def listen(self, host: str, port: int, accepted: Callable[[Any], None], backlog: int = 50) -> Listener:
+        port = port or self.internet.next_port()
+        if port in self.machine.listeners:
+            raise OSError(errno.EADDRINUSE, os.strerror(errno.EADDRINUSE))
+        listener = self.machine.listeners[port] = SimulatedListener(self, host, port, accepted)
+        return listener
+
+    async def connect(self, host: str, port: int) -> Stream:
+        future: asyncio.Future[Stream] = self.loop.create_future()
+        self.internet.dial(self, host, port, future)
+        return await future
+
+    def close(self) -> None:
+        for stream in list(self.streams):
+            stream.close()
+
+    # -- what happens to it
+
+    def killed(self) -> None:
+        """The process is gone; its machine tells everybody who is connected."""
+        self.lost_power()
+        for stream in self.streams:
+            stream.reset()
+
+    def lost_power(self) -> None:
+        """The process is gone, and nobody is told."""
+        for port in [port for port, listener in self.machine.listeners.items() if listener.network is self]:
+            del self.machine.listeners[port]
+
+    def break_connections(self, machine: str) -> None:
+        """Connections with another machine end now, for both sides."""
+        for stream in list(self.streams):
+            if stream.peer_host == machine:
+                stream.reset()
+                stream.peer.reset()

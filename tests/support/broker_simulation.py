@@ -1,0 +1,439 @@
+"""A cluster of real brokers, whole, in one process on virtual time, from one seed.
+
+Three nodes of `pylogd.broker.node.Node` run unchanged on a simulated network and simulated disks; clients produce and
+consume through the wire protocol. Processes are killed, stopped and continued, machines lose power in the middle of a
+write, the network is cut and connections break, disks get slow. The invariants are checked after every event. At the
+end the faults stop, and the cluster must heal: every replica in sync, everything acknowledged still there. The same
+seed gives the same run: `make simulate SEED=n` replays one and prints it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import sys
+from collections.abc import Callable
+from random import Random
+from typing import Any
+
+from pylogd.broker.format import Formatter
+from pylogd.broker.node import Node
+from pylogd.config.broker import BrokerConfig
+from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated_loop import SimulatedClock, SimulatedLoop, World
+from pylogd.runtime.simulated_network import Internet, SimulatedNetwork
+from pylogd.runtime.simulated_workers import SimulatedWorkers
+
+from support.broker_invariants import Invariants, Violation
+from support.broker_workload import Clients
+
+CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
+START_S = 30.0
+FAULTS_S = 25.0
+HEAL_S = 90.0
+
+
+class Host:
+    """A machine with a disk, and mostly a broker on it."""
+
+    def __init__(self, simulation: Simulation, host_id: int) -> None:
+        self._simulation = simulation
+        self.id = host_id
+        self.name = f"host{host_id}"
+        self.clock = SimulatedClock(simulation.world, skew_ms=simulation.world.chance.randint(-50, 50))
+        self.files = SimulatedFileSystem(simulation.world.chance.getrandbits(32), self.clock)
+        self.files.mkdirs("/data")
+        self.files.sync_everything()
+        self.alive = False
+        self.lives = 0
+        self.node: Node | None = None
+        self.loop: SimulatedLoop
+        self.network: SimulatedNetwork
+        self.workers: SimulatedWorkers
+        self.leaving = False
+        #: What the invariants remember: of all lives, and of the present one.
+        self.quorum_epoch = 0
+        self.holds: dict[int, int] = {}
+        self.metadata_checked = 0
+        self.checked: dict[int, int] = {}
+        self.seen: dict[int, Any] = {}
+
+    def __str__(self) -> str:
+        return f"host {self.id}"
+
+    def start(self) -> None:
+        simulation = self._simulation
+        self.alive = True
+        self.leaving = False
+        self.lives += 1
+        self.node = None
+        self.metadata_checked = 0
+        self.checked = {}
+        self.seen = {}
+        simulation.internet.machine(self.name).powered = True
+        self.loop = SimulatedLoop(simulation.world, f"{self.name}.{self.lives}")
+        simulation.by_loop[self.loop] = self
+        self.workers = SimulatedWorkers(self.loop, simulation.world.chance)
+        self.network = SimulatedNetwork(simulation.internet, self.name, self.loop, self.workers)
+        simulation.note(f"{self} starts")
+        self.loop.call_soon(self._boot)
+
+    def _boot(self) -> None:
+        simulation = self._simulation
+        chance = Random(simulation.world.chance.getrandbits(64))
+        config = BrokerConfig(simulation.config_of(self))
+        if simulation.static_quorum and not self.files.exists("/data/meta.properties"):
+            Formatter(config, self.files, self.clock, chance.randbytes).format(CLUSTER_ID, None)
+        self.node = Node(
+            config,
+            files=self.files,
+            clock=self.clock,
+            chance=chance,
+            network=self.network,
+            workers=self.workers,
+        )
+        self.node.failure.add_done_callback(lambda failure: self._failed(failure.result()))
+        task = self.loop.create_task(self.node.start())
+        task.add_done_callback(self._started)
+
+    def _started(self, task: asyncio.Task[None]) -> None:
+        if self.alive and not self.files.crashed and task.exception() is not None:
+            self._simulation.violated(task.exception())
+
+    def _failed(self, reason: str) -> None:
+        if self.alive and not self.files.crashed:
+            self._simulation.violated(Violation(f"{self} gave up: {reason}"))
+
+    # -- ends
+
+    def kill(self) -> None:
+        """The process dies; its machine and what it has written stay."""
+        self._end("is killed")
+        self.network.killed()
+        self.files = self.files.after_kill()
+
+    def lose_power(self) -> None:
+        self._end("loses power")
+        self._simulation.internet.machine(self.name).powered = False
+        self.network.lost_power()
+        self.files = self.files.after_crash()
+
+    def _end(self, how: str) -> None:
+        simulation = self._simulation
+        simulation.note(f"{self} {how}")
+        self.alive = False
+        self.loop.kill()
+        simulation.graves.append(self.node)  # kept, so that no garbage collection runs its `finally` blocks meanwhile
+        self.node = None
+
+    def leave(self) -> None:
+        """An orderly stop."""
+        node = self.node
+        if node is None or "broker" not in node._started or self.leaving:
+            return
+        self._simulation.note(f"{self} is asked to stop")
+        self.leaving = True
+        loop = self.loop
+
+        def stopped(_: Any) -> None:
+            if self.alive and self.loop is loop:
+                self._simulation.world.after(0.0, lambda: self.kill() if self.loop is loop and self.alive else None)
+
+        loop.call_soon(lambda: loop.create_task(node.stop()).add_done_callback(stopped))
+
+
+class Simulation:
+    """One seed."""
+
+    topic = "simulated"
+
+    def __init__(self, seed: int, log: Callable[[str], None] | None = None, packets: bool = False) -> None:
+        self.seed = seed
+        self.world = World(seed)
+        self.log = log
+        chance = self.world.chance
+        self.clock = SimulatedClock(self.world)
+        self.internet = Internet(self.world)
+        if packets:
+            self.internet.on_packet = self.note
+        self.static_quorum = chance.random() < 0.5
+        #: Whether acknowledged records are flushed first, so that machines may lose power.
+        self.durable = chance.random() < 0.5
+        self.min_isr = 2
+        self.partitions = 2
+        self.topic_configs = {"min.insync.replicas": str(self.min_isr)}
+        if self.durable:
+            self.topic_configs["flush.messages"] = "1"
+        if chance.random() < 0.4:
+            self.topic_configs["segment.ms"] = chance.choice(("300", "2000"))
+        self.faulty = False
+        self.graves: list[Any] = []
+        self.by_loop: dict[SimulatedLoop, Host] = {}
+        self.hosts = {host_id: Host(self, host_id) for host_id in (1, 2, 3)}
+        self.invariants = Invariants(self)
+        self.world.observer = self._observe
+        self.world.on_error = self._error
+        self.violation: BaseException | None = None
+        self.clients = Clients(self)
+
+    def config_of(self, host: Host) -> dict[str, str]:
+        controllers = ",".join(f"host{host_id}:9093" for host_id in self.hosts)
+        voters = ",".join(f"{host_id}@host{host_id}:9093" for host_id in self.hosts)
+        quorum = (
+            {"controller.quorum.voters": voters}
+            if self.static_quorum
+            else {"controller.quorum.bootstrap.servers": controllers, "controller.quorum.auto.join.enable": "true"}
+        )
+        return {
+            "process.roles": "broker,controller",
+            "node.id": str(host.id),
+            "listeners": f"PLAINTEXT://{host.name}:9092,CONTROLLER://{host.name}:9093",
+            "controller.listener.names": "CONTROLLER",
+            "log.dirs": "/data",
+            "log.cleaner.enable": "false",
+            "broker.session.timeout.ms": "3000",
+            "broker.heartbeat.interval.ms": "500",
+            "controller.quorum.election.timeout.ms": "600",
+            "controller.quorum.fetch.timeout.ms": "1200",
+            "controller.quorum.election.backoff.max.ms": "500",
+            "controller.quorum.request.timeout.ms": "1000",
+            "replica.lag.time.max.ms": "3000",
+            "replica.socket.timeout.ms": "3000",
+            "replica.fetch.wait.max.ms": "500",
+            "request.timeout.ms": "3000",
+            "controller.socket.timeout.ms": "3000",
+            **quorum,
+        }
+
+    # -- watching
+
+    def note(self, text: str) -> None:
+        if self.log is not None:
+            self.log(f"{self.world.now:10.6f} {text}")
+
+    def violated(self, problem: BaseException | None) -> None:
+        if self.violation is None:
+            self.violation = problem
+
+    def _error(self, loop: SimulatedLoop, context: dict[str, Any]) -> None:
+        host = self.by_loop.get(loop)
+        if host is not None and host.files.crashed:
+            return  # the power went in the middle of it
+        error = context.get("exception") or Violation(context.get("message"))
+        self.note(f"{loop.name}: {context.get('message')} {error!r}")
+        self.violated(error)
+
+    def _observe(self, loop: SimulatedLoop) -> None:
+        host = self.by_loop.get(loop)
+        if host is not None and host.loop is loop and host.alive:
+            if host.files.crashed:
+                host.lose_power()
+                self._restart_later(host)
+                return
+            try:
+                self.invariants.check(host)
+            except Violation as problem:
+                self.violated(problem)
+        if self.violation is not None:
+            self.note(f"VIOLATION {self.violation!r}")
+            raise self.violation
+
+    # -- faults
+
+    def _restart_later(self, host: Host) -> None:
+        delay_s = self.world.chance.choice((0.05, 0.5, 2.0, 6.0)) * (0.5 + self.world.chance.random())
+        self.world.after(delay_s, lambda: None if host.alive else host.start())
+
+    def _fault(self) -> None:
+        if not self.faulty:
+            return
+        chance = self.world.chance
+        self.world.after(0.3 + chance.random() * 5.0, self._fault)
+        host = chance.choice(list(self.hosts.values()))
+        others = [other for other in self.hosts.values() if other is not host]
+        kinds = ["kill", "kill", "stop", "cut", "cut", "break", "slow", "leave"]
+        if self.durable:
+            kinds += ["power", "crash", "crash"]
+        kind = chance.choice(kinds)
+        if not host.alive or host.loop.stopped:
+            return
+        if kind == "kill":
+            host.kill()
+            self._restart_later(host)
+        elif kind == "power":
+            host.lose_power()
+            self._restart_later(host)
+        elif kind == "crash":
+            host.files.crash_at = host.files.steps + chance.randint(1, 60)
+        elif kind == "leave":
+            host.leave()
+            self.world.after(10.0, lambda: None if host.alive else host.start())
+        elif kind == "stop":
+            self.note(f"{host} is stopped")
+            loop = host.loop
+            loop.stop_process()
+            self.world.after(chance.choice((0.5, 2.0, 6.0)), lambda: self._continue(loop))
+        elif kind == "cut":
+            if chance.random() < 0.5:
+                sides = [[host.name], [other.name for other in others] + ["clients"]]
+            else:
+                # The brokers do not see each other; clients see all of them.
+                sides = [[host.name], [other.name for other in others]]
+            self.note(f"the network is cut: {sides}")
+            self.internet.cut(sides)
+            if chance.random() < 0.3:
+                host.network.break_connections(others[0].name)
+            self.world.after(chance.choice((0.5, 2.0, 5.0, 8.0)), self._mend)
+        elif kind == "break":
+            self.note(f"connections of {host} break")
+            for name in [other.name for other in others] + ["clients"]:
+                if chance.random() < 0.7:
+                    host.network.break_connections(name)
+        else:
+            slowness = chance.choice((5.0, 50.0, 200.0))
+            self.note(f"the disk of {host} gets {slowness} times slower")
+            host.workers.slowness = slowness
+            workers = host.workers
+            self.world.after(chance.random() * 6.0, lambda: setattr(workers, "slowness", 1.0))
+
+    def _continue(self, loop: SimulatedLoop) -> None:
+        if not loop.dead:
+            self.note(f"{loop.name} is continued")
+            loop.continue_process()
+
+    def _mend(self) -> None:
+        self.note("the network is mended")
+        self.internet.mend()
+
+    # -- the whole run
+
+    def run(self) -> None:
+        self.note(f"static quorum {self.static_quorum}, durable {self.durable}, {self.topic_configs}")
+        try:
+            self._run()
+        finally:
+            for host in self.hosts.values():
+                if host.alive:
+                    host.loop.kill()
+            self.clients.loop.kill()
+
+    def _run(self) -> None:
+        world = self.world
+        for host in self.hosts.values():
+            world.after(world.chance.random() * 0.5, host.start)
+        if not world.run_until(START_S, lambda: self.clients.ready):
+            raise Violation("no cluster after the start")
+        self.faulty = True
+        world.after(world.chance.random() * 2, self._fault)
+        world.run_until(world.now + FAULTS_S)
+        self.faulty = False
+        self._heal()
+        world.run_until(world.now + 1.0)
+        self.clients.writing = False
+        deadline = world.now + HEAL_S
+        while not self._settled():
+            if world.now > deadline:
+                raise Violation(f"not healed {HEAL_S:.0f} s after the last fault: {self._standing()}")
+            world.run_until(world.now + 0.25)
+        self.note("healed")
+        self.clients.reading = False
+        if self.violation is not None:
+            raise self.violation
+        self.invariants.check_end(self.clients.acknowledged)
+        if not self.clients.acknowledged:
+            raise Violation("nothing was acknowledged")
+
+    def _heal(self) -> None:
+        self.note("the faults end")
+        self._mend()
+        for host in self.hosts.values():
+            host.files.crash_at = None
+            host.workers.slowness = 1.0
+            if host.loop.stopped:
+                self._continue(host.loop)
+
+    def _settled(self) -> bool:
+        """Everybody is back, in sync and has been read to the end."""
+        if self.clients.producing:
+            return False
+        for host in self.hosts.values():
+            if not host.alive:
+                if not host.leaving:
+                    continue
+                host.start()
+                return False
+        if not all(host.alive and host.node is not None for host in self.hosts.values()):
+            return False
+        for index in range(self.partitions):
+            ends = set()
+            leaders = 0
+            for host in self.hosts.values():
+                assert host.node is not None
+                partition = host.node.replicas.get(self.topic, index)
+                if partition is None or partition._open is not None:
+                    return False
+                ends.add((partition.log.log_end_offset, partition.log.high_watermark))
+                if partition.is_leader:
+                    leaders += 1
+                    if len(partition.isr) != len(self.hosts):
+                        return False
+            if leaders != 1 or len(ends) != 1 or len(set(*ends)) != 1:
+                return False
+            if self.clients.read_to.get(index, 0) != self.invariants.ledger(index).end:
+                return False
+        return True
+
+    def _standing(self) -> str:
+        words = [f"{self.clients.producing} producers wait, consumers at {self.clients.read_to}"]
+        for host in self.hosts.values():
+            words.append(str(host) + (" alive" if host.alive else " dead"))
+            if host.node is not None:
+                for partition in host.node.replicas:
+                    log = None if partition._open is not None else partition.log
+                    place = "not open" if log is None else f"end {log.log_end_offset} mark {log.high_watermark}"
+                    words.append(f"{partition!r} isr {partition.isr} {place}")
+        return "; ".join(words)
+
+
+def fingerprint(seed: int) -> str:
+    """A hash of everything that happened, every packet included."""
+    digest = hashlib.sha256()
+    Simulation(seed, log=lambda line: digest.update(line.encode()), packets=True).run()
+    return digest.hexdigest()
+
+
+class _Told(logging.Handler):
+    """Log lines of the brokers, in the time of the simulation."""
+
+    def __init__(self, simulation: Simulation) -> None:
+        super().__init__()
+        self._simulation = simulation
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            name = getattr(asyncio.get_running_loop(), "name", "?")
+        except RuntimeError:
+            name = "?"
+        self._simulation.note(f"{name} {record.levelname} {record.getMessage()}")
+
+
+def main() -> None:
+    arguments = sys.argv[1:]
+    seed = int(arguments[0]) if arguments and arguments[0] else 0
+    if "--fingerprint" in arguments:
+        print(fingerprint(seed))
+        return
+    simulation = Simulation(seed, log=print, packets="--packets" in arguments)
+    logger = logging.getLogger("pylogd")
+    logger.setLevel(logging.DEBUG if "--debug" in arguments else logging.INFO)
+    logger.addHandler(_Told(simulation))
+    logger.propagate = False
+    simulation.run()
+    ends = [ledger.end for ledger in simulation.invariants.ledgers.values()]
+    count = len(simulation.clients.acknowledged)
+    print(f"seed {seed}: {simulation.world.steps} events, {count} batches acknowledged, logs end at {ends}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Clients of the simulated cluster: they speak the wire protocol over the simulated network, try again for ever, and
+report everything they were told to the invariants."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from pylogd.broker.peer import Peer, PeerError
+from pylogd.protocol import batch as batches
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages import create_topics, fetch, init_producer_id, metadata, produce
+from pylogd.runtime.simulated_loop import SimulatedLoop
+from pylogd.runtime.simulated_network import SimulatedNetwork
+
+from support.broker_invariants import Violation
+
+PRODUCE_VERSION = 11
+FETCH_VERSION = 12
+TIMEOUT_S = 4.0
+_AGAIN = {
+    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    ErrorCode.LEADER_NOT_AVAILABLE,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ErrorCode.REQUEST_TIMED_OUT,
+    ErrorCode.NOT_ENOUGH_REPLICAS,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
+    ErrorCode.NOT_CONTROLLER,
+    ErrorCode.FENCED_LEADER_EPOCH,
+    ErrorCode.UNKNOWN_LEADER_EPOCH,
+    ErrorCode.KAFKA_STORAGE_ERROR,
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.OFFSET_NOT_AVAILABLE,
+    ErrorCode.BROKER_NOT_AVAILABLE,
+}
+
+
+class Clients:
+    """One machine with all clients on it."""
+
+    def __init__(self, simulation: Any) -> None:
+        self._simulation = simulation
+        world = simulation.world
+        self.loop = SimulatedLoop(world, "clients")
+        self._network = SimulatedNetwork(simulation.internet, "clients", self.loop)
+        self._peers: dict[tuple[int, str], Peer] = {}
+        self.leaders: dict[int, int] = {}
+        self.ready = False
+        self.writing = True
+        self.reading = True
+        self.producing = 0
+        self.acknowledged: list[tuple[int, int, list[bytes]]] = []
+        self.read_to: dict[int, int] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+        self.loop.call_soon(self._spawn, self._begin())
+
+    def _spawn(self, coroutine: Any) -> None:
+        self._tasks.append(self.loop.create_task(coroutine))
+        self._tasks[-1].add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.exception() is not None:
+            self._simulation.violated(task.exception())
+
+    async def _ask(self, broker_id: int, lane: str, request: Any, version: int | None = None) -> Any:
+        key = (broker_id, lane)
+        peer = self._peers.get(key)
+        if peer is None:
+            client_id = f"client-{lane}"
+            peer = Peer(self._network, f"host{broker_id}", 9092, client_id=client_id, timeout_s=TIMEOUT_S)
+            self._peers[key] = peer
+        return await peer.request(request, version=version)
+
+    async def _pause(self) -> None:
+        await asyncio.sleep(0.02 + self._simulation.world.chance.random() * 0.2)
+
+    def _any_broker(self) -> int:
+        hosts: list[int] = list(self._simulation.hosts)
+        chosen: int = self._simulation.world.chance.choice(hosts)
+        return chosen
+
+    # -- beginning
+
+    async def _begin(self) -> None:
+        simulation = self._simulation
+        configs = [
+            create_topics.CreatableTopicConfig(name=name, value=value)
+            for name, value in simulation.topic_configs.items()
+        ]
+        while True:
+            asked = create_topics.CreateTopicsRequest(
+                topics=[
+                    create_topics.CreatableTopic(
+                        name=simulation.topic,
+                        num_partitions=simulation.partitions,
+                        replication_factor=len(simulation.hosts),
+                        configs=configs,
+                    )
+                ]
+            )
+            try:
+                answer = await self._ask(self._any_broker(), "admin", asked)
+            except PeerError:
+                await self._pause()
+                continue
+            code = ErrorCode(answer.topics[0].error_code)
+            if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+                break
+            simulation.note(f"the topic is not created: {code.name} {answer.topics[0].error_message}")
+            await self._pause()
+        self.ready = True
+        for index in range(simulation.partitions):
+            self._spawn(self._produce(index, f"once{index}", idempotent=True))
+            self._spawn(self._produce(index, f"plain{index}", idempotent=False))
+            self._spawn(self._consume(index))
+
+    async def _find_leaders(self) -> None:
+        asked = metadata.MetadataRequest(
+            topics=[metadata.MetadataRequestTopic(name=self._simulation.topic)], allow_auto_topic_creation=False
+        )
+        try:
+            answer = await self._ask(self._any_broker(), "metadata", asked)
+        except PeerError:
+            return
+        for topic in answer.topics:
+            for partition in topic.partitions:
+                if partition.leader_id >= 0:
+                    self.leaders[partition.partition_index] = partition.leader_id
+
+    # -- producing
+
+    async def _producer_id(self) -> int:
+        while True:
+            try:
+                answer = await self._ask(self._any_broker(), "admin", init_producer_id.InitProducerIdRequest())
+            except PeerError:
+                answer = None
+            if answer is not None and answer.error_code == 0:
+                return int(answer.producer_id)
+            await self._pause()
+
+    async def _produce(self, index: int, name: str, idempotent: bool) -> None:
+        simulation = self._simulation
+        chance = simulation.world.chance
+        producer_id = await self._producer_id() if idempotent else -1
+        number = 0
+        while self.writing:
+            values = [f"{name}:{number + at}".encode() for at in range(chance.randint(1, 3))]
+            now_ms = simulation.clock.now_ms()
+            batch = bytes(
+                batches.build_batch(
+                    [batches.Record(at, now_ms, None, value) for at, value in enumerate(values)],
+                    producer_id=producer_id,
+                    producer_epoch=0 if idempotent else -1,
+                    base_sequence=number if idempotent else -1,
+                )
+            )
+            number += len(values)
+            self.producing += 1
+            offset = await self._produce_one(index, name, batch)
+            self.producing -= 1
+            if offset >= 0:
+                self.acknowledged.append((index, offset, values))
+                simulation.invariants.acknowledged(index, offset, values)
+            await asyncio.sleep(chance.random() * 0.1)
+
+    async def _produce_one(self, index: int, name: str, batch: bytes) -> int:
+        """The offset it is acknowledged at; -1 when it is a duplicate nobody knows the offset of."""
+        simulation = self._simulation
+        while True:
+            leader = self.leaders.get(index)
+            if leader is None:
+                await self._find_leaders()
+                await self._pause()
+                continue
+            data = produce.PartitionProduceData(index=index, records=batch)
+            asked = produce.ProduceRequest(
+                acks=-1,
+                timeout_ms=2000,
+                topic_data=[produce.TopicProduceData(name=simulation.topic, partition_data=[data])],
+            )
+            try:
+                answer = await self._ask(leader, f"{name}-{index}", asked, PRODUCE_VERSION)
+            except PeerError as failure:
+                simulation.note(f"{name}: {failure}")
+            else:
+                told = answer.responses[0].partition_responses[0]
+                code = ErrorCode(told.error_code)
+                if code is ErrorCode.NONE:
+                    return int(told.base_offset)
+                if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
+                    return -1
+                if code not in _AGAIN:
+                    raise Violation(f"{name}: produce to host {leader}: {code.name} {told.error_message}")
+                simulation.note(f"{name}: host {leader} answers {code.name}")
+            await self._pause()
+            await self._find_leaders()
+
+    # -- consuming
+
+    async def _consume(self, index: int) -> None:
+        simulation = self._simulation
+        offset = 0
+        while self.reading:
+            leader = self.leaders.get(index)
+            if leader is None:
+                await self._find_leaders()
+                await self._pause()
+                continue
+            partition = fetch.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            asked = fetch.FetchRequest(
+                max_wait_ms=300,
+                min_bytes=1,
+                max_bytes=1 << 20,
+                session_epoch=-1,
+                topics=[fetch.FetchTopic(topic=simulation.topic, partitions=[partition])],
+            )
+            told: list[tuple[ErrorCode, int, bytes]] = []
+            try:
+                answer = await self._ask(leader, f"consumer-{index}", asked, FETCH_VERSION)
+            except PeerError:
+                await self._pause()
+                await self._find_leaders()
+                continue
+            for row in answer.responses:
+                for part in row.partitions:
+                    told.append((ErrorCode(part.error_code), part.high_watermark, bytes(part.records or b"")))
+            for code, mark, data in told:
+                if code is ErrorCode.NONE:
+                    offset = simulation.invariants.consumed(index, data, offset, mark)
+                    self.read_to[index] = offset
+                elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                    raise Violation(f"partition {index}: host {leader} says that offset {offset} is out of range")
+                else:
+                    await self._pause()
+                    await self._find_leaders()
