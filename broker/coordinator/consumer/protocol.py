@@ -311,7 +311,7 @@ class ConsumerProtocol:
         """Did its subscription change? A pattern that is new to the group changes nothing until it is resolved, unless
         `always_bump`."""
         group = self.groups.get(group_id)
-        if replaced is not None:
+        if group is not None and replaced is not None:
             self._replace(effects, group, replaced, member)
         known = group is not None and updated.member_id in group.members
         regex_changed = updated.regex != member.regex

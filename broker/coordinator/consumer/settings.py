@@ -45,4 +45,6 @@ class Settings:
             value: int = self._config[f"group.{setting.name}"]
             return value
         # The bounds may have changed since it was set.
-        return max(self._config[setting.low], min(int(own), self._config[setting.high]))
+        low: int = self._config[setting.low]
+        high: int = self._config[setting.high]
+        return max(low, min(int(own), high))
