@@ -26,7 +26,7 @@ from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext
-    from pylogd.controller.driver import MetadataSubscriber
+    from pylogd.controller.stream import MetadataSubscriber
     from pylogd.runtime.network import Network
 
 logger = logging.getLogger(__name__)

@@ -25,6 +25,7 @@ from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
 from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
 from pylogd.controller.quorum_state import NOT_VOTED, UNKNOWN_LEADER, QuorumState, read_quorum_state, write_quorum_state
+from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import OffsetAndEpoch
 from pylogd.controller.raft.node import RaftNode
@@ -36,6 +37,7 @@ from pylogd.controller.records import VersionedRecord, metadata_batch
 from pylogd.controller.registrations import Endpoint
 from pylogd.controller.snapshot import SnapshotId
 from pylogd.controller.snapshots import SnapshotWriter
+from pylogd.controller.stream import MetadataStream, MetadataSubscriber
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.uuids import ZERO
@@ -54,16 +56,6 @@ HANDOVER_S = 5.0
 CATCH_UP_S = 1.0
 #: A time-out of the connection itself comes after the core's own.
 _PEER_GRACE_S = 1.0
-
-
-class MetadataSubscriber(Protocol):
-    """Who follows the committed metadata: the controller and the broker of this node."""
-
-    def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
-        """Start over from this snapshot."""
-
-    def committed(self, batches: Sequence[bytes | bytearray]) -> None:
-        """The next committed batches, in order and without gaps."""
 
 
 class HasImage(Protocol):
@@ -128,8 +120,8 @@ class QuorumDriver:
         self.snapshots = SnapshotWriter(log, clock, loop, self._snapshot_written)
         self._listener: LeadershipListener | None = None
         self._led_epoch: int | None = None
-        self._subscribers: list[MetadataSubscriber] = []
-        self._delivered: int | None = None
+        self._state: HasImage | None = None
+        self._stream = MetadataStream(log, self._passed)
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
         self._wish: Flush | None = None
         self._flushing: asyncio.Task[None] | None = None
@@ -190,9 +182,10 @@ class QuorumDriver:
 
     # -- start -----------------------------------------------------------------------------------------------------
 
-    def start(self, listener: LeadershipListener | None = None) -> None:
-        """Takes part from now on. Call it when the subscribers that need everything are there."""
+    def start(self, listener: LeadershipListener | None = None, state: HasImage | None = None) -> None:
+        """Takes part from now on. Snapshots are written of the image that `state` holds."""
         self._listener = listener
+        self._state = state
         out = self.node.start(self._clock.monotonic_ms())
         node = self.node
         if not node.voters.is_voter(node.local) and not node.connections.bootstrap:
@@ -372,59 +365,30 @@ class QuorumDriver:
 
     def _committed(self, high_watermark: int) -> None:
         self.log.log.high_watermark = min(high_watermark, self.log.end_offset)
-        self._deliver()
+        self._stream.deliver(high_watermark)
+        if self._led_epoch is None and self._state is not None and self.snapshot_due():
+            self.start_snapshot(self._state.image)
         while self._waiting and self._waiting[0][0] < high_watermark:
             future = self._waiting.popleft()[1]
             if not future.done():
                 future.set_result(None)
         self._tell_changed()
 
-    def _deliver(self) -> None:
-        """Hands the newly committed batches to everybody who follows."""
-        start, end = self._delivered, self.committed_offset
-        if start is None or start < self.log.log.log_start_offset:
-            for subscriber in self._subscribers:
-                self._hand_over(subscriber)
-            self._delivered = end
+    def _passed(self, data: bytes) -> None:
+        """Counts what the next snapshot will have to stand for, of records that others appended."""
+        if self._led_epoch is not None:
             return
-        for data in self.log.read(start, end):
-            if self._led_epoch is None:
-                self._note(data)
-            for subscriber in self._subscribers:
-                subscriber.committed([data])
-        self._delivered = end
-
-    def subscribe(self, subscriber: MetadataSubscriber) -> None:
-        """Hands over all that is known to be committed, and from then on every commit."""
-        self._subscribers.append(subscriber)
-        if self._delivered is not None:
-            self._hand_over(subscriber)
-
-    def unsubscribe(self, subscriber: MetadataSubscriber) -> None:
-        self._subscribers.remove(subscriber)
-
-    def hand_over(self, subscriber: MetadataSubscriber) -> None:
-        """Everything that is committed once more, for a subscriber that starts over."""
-        if self._delivered is not None:
-            self._hand_over(subscriber)
-
-    def _hand_over(self, subscriber: MetadataSubscriber) -> None:
-        log = self.log
-        start = log.log.log_start_offset
-        snapshot_id = log.latest_snapshot
-        if snapshot_id is not None:
-            subscriber.load_snapshot(log.read_snapshot(snapshot_id), snapshot_id)
-            start = max(start, snapshot_id.offset)
-        for data in log.read(start, self.committed_offset):
-            subscriber.committed([data])
-            if self._delivered is None and subscriber is self._subscribers[0]:
-                self._note(data)
-
-    def _note(self, data: bytes) -> None:
-        """What the next snapshot will have to stand for, of records that others appended."""
         self.snapshots.bytes_since += len(data)
         for _, header in batches.iter_headers(memoryview(data)):
             self._last_timestamp_ms = header.max_timestamp
+
+    def subscribe(self, subscriber: MetadataSubscriber) -> None:
+        """Hands over all that is known to be committed, and from then on every commit."""
+        self._stream.subscribe(subscriber)
+
+    def hand_over(self, subscriber: MetadataSubscriber) -> None:
+        """Everything that is committed once more, for a subscriber that starts over."""
+        self._stream.hand_over(subscriber)
 
     # -- leadership ------------------------------------------------------------------------------------------------
 
@@ -511,21 +475,20 @@ class QuorumDriver:
 
     # -- end -------------------------------------------------------------------------------------------------------
 
-    async def close(self, state: HasImage | None = None) -> None:
+    async def close(self) -> None:
         """Hands the lead over if there is somebody to take it, and waits for what is under way; all that was appended
-        is durable afterwards. With a `state` a snapshot of its image is left behind when the next start would otherwise
-        have much to replay."""
+        is durable afterwards. A snapshot is left behind when the next start would otherwise have much to replay."""
         await self._hand_lead_over()
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
         snapshots = self.snapshots
         if (
-            state is not None
+            self._state is not None
             and self._failure is None
             and snapshots.task is None
             and snapshots.bytes_since >= SNAPSHOT_AT_STOP_BYTES
         ):
-            self.start_snapshot(state.image)
+            self.start_snapshot(self._state.image)
         if snapshots.task is not None:
             await asyncio.wait([snapshots.task])
         self._closed = True
@@ -556,6 +519,12 @@ class QuorumDriver:
                 return False
             await asyncio.wait([self.changed()], timeout=left)
         return True
+
+    def upgrade_kraft_version(self, version: int, *, validate_only: bool = False) -> None:
+        """From static to dynamic voters, once every voter has said that it can. KafkaError when it cannot be."""
+        now_ms = self._clock.monotonic_ms()
+        changes.upgrade(self.node, version, now_ms, validate_only=validate_only)
+        self._event(self.node.tick)
 
     # -- for DescribeQuorum ----------------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from pylogd.runtime.workers import Workers
 from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.loading import open_log
-from pylogd.storage.log import FlushPlan, Log
+from pylogd.storage.log import FlushPlan
 from pylogd.storage.state import LogState
 from pylogd.storage.validation import Origin
 

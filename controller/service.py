@@ -143,6 +143,7 @@ class Controller:
         self._local_broker = local_broker
         heartbeats = Heartbeats(self._timings.session_timeout_ms)
         self.state = ControllerState(ClusterImage(), heartbeats, settings, rules, rng, new_uuid)
+        self.state.check_kraft_upgrade = lambda version: driver.upgrade_kraft_version(version, validate_only=True)
         #: takes requests
         self.active = False
         #: owns the state: what it appends is replayed before it is committed
@@ -186,7 +187,7 @@ class Controller:
         otherwise one of them becomes active sooner or later."""
         driver = self.driver
         driver.subscribe(self)
-        driver.start(self)
+        driver.start(self, self.state)
         if driver.is_only_voter:
             await self._activated
 
@@ -208,8 +209,6 @@ class Controller:
                 else:
                     for offset, record in enumerate(batch.records, batch.base_offset):
                         image.replay(record, offset)
-        if self.driver.snapshot_due():
-            self.driver.start_snapshot(image)
 
     def lead(self, epoch: int) -> None:
         """This controller is the active one now; writes what a new cluster or a new controller needs."""
@@ -280,7 +279,7 @@ class Controller:
         """Takes no more requests; what was appended is durable afterwards."""
         self.active = False
         self._cancel_timers()
-        await self.driver.close(self.state)
+        await self.driver.close()
 
     def _every(self, name: str, interval_ms: int, job: Callable[[], None]) -> None:
         def run() -> None:
@@ -370,6 +369,9 @@ class Controller:
                 raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve API {key}")
             decision = handler(request, version, context)
             shutting_down = False
+        if decision.kraft_version is not None:
+            self.driver.upgrade_kraft_version(decision.kraft_version)
+            state.kraft_version = self.driver.kraft_version
         if decision.records:
             offset = self._append(decision.records, atomic=decision.atomic)
         else:

@@ -85,6 +85,7 @@ class ControllerState:
     """The arguments of every decision in one place."""
 
     __slots__ = (
+        "check_kraft_upgrade",
         "heartbeats",
         "image",
         "kraft_version",
@@ -114,6 +115,8 @@ class ControllerState:
         #: where the next record will land: the epoch of a broker is the offset at which it registers
         self.next_offset = 0
         self.kraft_version = 1
+        #: raises KafkaError when the voters cannot go to this kraft.version
+        self.check_kraft_upgrade: Callable[[int], None] = lambda version: None
         self.voters: tuple[int, ...] = (settings.node_id,)
 
     def cluster_config(self) -> Mapping[str, str]:
@@ -154,11 +157,13 @@ class ControllerState:
 class Decision(NamedTuple):
     """Records to append and the reply to give once they are committed.
 
-    An atomic decision is one batch: all of it or nothing survives a failover."""
+    An atomic decision is one batch: all of it or nothing survives a failover. kraft.version is no metadata record: the
+    quorum itself writes it."""
 
     records: list[VersionedRecord]
     response: Any
     atomic: bool = True
+    kraft_version: int | None = None
 
 
 #: The most records one atomic decision may write.

@@ -112,7 +112,8 @@ def _update(
         if level == current:
             return []
         if kind == UPGRADE:
-            raise _invalid(feature, level, "This quorum cannot change its kraft.version while it runs.")
+            state.check_kraft_upgrade(level)
+            return []
         raise _invalid(feature, level, "Can't downgrade the version of this feature.")
     for dependency, needed in versions.DEPENDENCIES.get((feature, level), {}).items():
         if proposed.get(dependency, 0) < needed:
@@ -141,14 +142,18 @@ def update_features(state: ControllerState, request: Any, version: int) -> Decis
     except KafkaError as error:
         text = "The update failed for all features since the following feature had an error: " + error.message
         return Decision([], m.UpdateFeaturesResponse(error_code=error.code, error_message=text))
+    kraft_version: int | None = None
     if request.validate_only:
         records = []
-    elif updates.get(versions.ELR_VERSION, (0, 0))[0] > 0:
-        records = elr_safety_records(state) + records
+    else:
+        if versions.KRAFT_VERSION in updates:
+            kraft_version = updates[versions.KRAFT_VERSION][0]
+        if updates.get(versions.ELR_VERSION, (0, 0))[0] > 0:
+            records = elr_safety_records(state) + records
     response = m.UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     if version <= 1:
         response.results = [
             m.UpdatableFeatureResult(feature=u.feature, error_code=ErrorCode.NONE, error_message=None)
             for u in request.feature_updates
         ]
-    return Decision(records, response)
+    return Decision(records, response, kraft_version=kraft_version)

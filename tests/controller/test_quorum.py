@@ -8,15 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pylogd.controller import versions
 from pylogd.controller.log import DIRECTORY, MetadataLogConfig
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (
     add_raft_voter,
     broker_heartbeat,
     broker_registration,
+    controller_registration,
     create_topics,
     describe_quorum,
     remove_raft_voter,
+    update_features,
     vote,
 )
 from support.controllers import CLUSTER_ID
@@ -39,8 +42,6 @@ def topic(name: str) -> Any:
 
 
 async def register(quorum: Quorum, member: Member) -> None:
-    from pylogd.controller import versions
-
     m = broker_registration
     reply = await quorum.ask(
         member,
@@ -229,5 +230,46 @@ def test_only_the_leader_describes_the_quorum(tmp_path: Path) -> None:
             else:
                 assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         await quorum.close()
+
+    run(main())
+
+
+def test_a_static_quorum_becomes_a_dynamic_one(tmp_path: Path) -> None:
+    async def main() -> None:
+        quorum = Quorum(tmp_path)
+        for node_id in quorum.ids:
+            await quorum.start(node_id)
+        leader = await quorum.active()
+        m = update_features
+        update = m.FeatureUpdateKey(feature="kraft.version", max_version_level=1, upgrade_type=1)
+        for node_id in quorum.ids:
+            registration = controller_registration.ControllerRegistrationRequest(
+                controller_id=node_id,
+                features=[
+                    controller_registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
+                    for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                ],
+            )
+            assert (await quorum.ask(leader, registration)).error_code == 0
+        refused = await quorum.ask(leader, m.UpdateFeaturesRequest(feature_updates=[update]))
+        assert refused.error_code == ErrorCode.INVALID_UPDATE_VERSION, "the voters have not told their directories yet"
+        async with asyncio.timeout(20):
+            while (await quorum.ask(leader, m.UpdateFeaturesRequest(feature_updates=[update]))).error_code:
+                await asyncio.sleep(0.05)
+        for member in quorum.running.values():
+            await eventually(lambda member=member: member.driver.kraft_version == 1)
+            keys = [(voter.voter_id, voter.voter_directory_id) for voter in member.driver.voters.voters]
+            assert keys == [(node_id, directory_id(node_id)) for node_id in quorum.ids]
+        reply = await quorum.ask(
+            leader, remove_raft_voter.RemoveRaftVoterRequest(CLUSTER_ID, 1 + leader.driver.node_id % 3, bytes(16))
+        )
+        assert reply.error_code == ErrorCode.INVALID_REQUEST
+        gone = leader.driver.node_id
+        await quorum.stop(gone)
+        await quorum.active()
+        await quorum.start(gone)
+        await eventually(lambda: quorum.running[gone].driver.kraft_version == 1)
+        await quorum.close()
+        assert not quorum.failures
 
     run(main())
