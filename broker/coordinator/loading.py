@@ -11,7 +11,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING
 
-from pylogd.broker.coordinator.records import decode_record
+from pylogd.broker.coordinator.records import decode_record, record_type
 from pylogd.protocol import batch
 from pylogd.protocol.control import ControlType, control_type
 
@@ -30,6 +30,7 @@ async def load(shard: Shard, buffer_bytes: int) -> int:
     loop = shard.node.loop
     offset = log.log_start_offset
     count = 0
+    unknown: dict[int, int] = {}
     while offset < log.log_end_offset:
         found = log.read(offset, buffer_bytes, log.log_end_offset).range
         if found is None:
@@ -43,17 +44,19 @@ async def load(shard: Shard, buffer_bytes: int) -> int:
         before = offset
         for position, header in batch.iter_headers(data):
             if header.next_offset > offset:
-                count += _replay(shard, data, header, position)
+                count += _replay(shard, data, header, position, unknown)
                 offset = header.next_offset
             if loop.time() >= deadline:
                 await asyncio.sleep(0)
                 deadline = loop.time() + SLICE_SECONDS
         if offset == before:
             break
+    if unknown:
+        _LOGGER.warning("%s holds records of types not known here (type: count): %s", shard.partition.name, unknown)
     return count
 
 
-def _replay(shard: Shard, data: bytes, header: batch.BatchHeader, position: int) -> int:
+def _replay(shard: Shard, data: bytes, header: batch.BatchHeader, position: int, unknown: dict[int, int]) -> int:
     state = shard.state
     if header.is_control:
         for record in batch.batch_records(data, header, position):
@@ -66,7 +69,8 @@ def _replay(shard: Shard, data: bytes, header: batch.BatchHeader, position: int)
     for record in batch.batch_records(data, header, position):
         decoded = decode_record(state.classes, record.key, record.value)
         if decoded is None:
-            _LOGGER.warning("%s holds a record of an unknown type at %d", shard.partition.name, record.offset)
+            kind = record_type(record.key)
+            unknown[kind] = unknown.get(kind, 0) + 1
             continue
         state.replay(decoded, record.offset, producer_id)
         count += 1

@@ -37,13 +37,17 @@ def encode_record(record: CoordinatorRecord) -> tuple[bytearray, bytearray | Non
     return key, value
 
 
-def decode_record(classes: RecordClasses, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
-    """The record; None when its type is not known here, as one of a newer release is not."""
+def record_type(key: bytes | None) -> int:
     if key is None or len(key) < 2:
         raise KafkaError(ErrorCode.INVALID_RECORD, "a coordinator record needs a key")
-    (kind,) = _INT16.unpack_from(key)
-    known = classes.get(kind)
-    if known is None:
+    kind: int = _INT16.unpack_from(key)[0]
+    return kind
+
+
+def decode_record(classes: RecordClasses, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
+    """The record; None when its type is not known here, as one of a newer release is not."""
+    known = classes.get(record_type(key))
+    if known is None or key is None:
         return None
     key_class, value_class = known
     message, _ = decode(key_class, 0, key[2:])

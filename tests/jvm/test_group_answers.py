@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,10 +13,11 @@ from typing import Any
 import pytest
 from pylogd.protocol.uuids import ZERO
 from support.daemon import Daemon
-from support.jvm import java
+from support.jvm import ToolHost, java
 from support.kafka import ApacheKafka
 from support.rawclient import Client
 from support.target import TARGET, TARGETS
+from support.tools import dump
 from support.transcript import BY_NAME, Talker, build, differences, versions
 from support.wait import eventually
 
@@ -411,3 +414,49 @@ def test_same_answers(pair: tuple[Daemon, Daemon], run: Scenario) -> None:
         for talker in talkers:
             for client in (talker.client, *talker.others):
                 client.socket.close()
+
+
+def records(talker: GroupTalker, tools: ToolHost) -> list[Any]:
+    """What was written to __consumer_offsets, without times."""
+    (segment,) = talker.broker.data.glob("__consumer_offsets-0/*.log")
+    text = dump(tools, segment, "--offsets-decoder", "--deep-iteration")
+    found = []
+    for key, value in re.findall(r" key: (\{.*?\}) payload: (.*)$", text, re.MULTILINE):
+        record = [json.loads(key), json.loads(value) if value.startswith("{") else None]
+        found.append(_timeless(talker.plain(json.dumps(record), 0)))
+    # Tombstones that follow each other come in the order of a hash map.
+    runs = [list(run) for _, run in itertools.groupby(found, key=lambda record: record[1] is None)]
+    return [record for run in runs for record in (sorted(run, key=repr) if run[0][1] is None else run)]
+
+
+def _timeless(text: str) -> Any:
+    """Members in the order of their ids: Kafka writes them in that of a hash map."""
+    record = json.loads(text)
+    data = (record[1] or {}).get("data", {})
+    for name in ("commitTimestamp", "currentStateTimestamp", "topicId"):
+        data.pop(name, None)
+    if "members" in data:
+        data["members"].sort(key=lambda member: member["memberId"])
+    return record
+
+
+def test_same_records(tmp_path: Path, tools: ToolHost) -> None:
+    """The same requests leave the same records, in the same order."""
+    talkers = []
+    for kind, folder in ((TARGETS[TARGET], "ours"), (ApacheKafka, "kafka")):
+        broker = kind(tmp_path / folder, SETTINGS)
+        broker.start()
+        talker = GroupTalker(broker)
+        talkers.append(talker)
+        try:
+            for run in (joining, syncing, rebalancing, heartbeats_and_leaving, static_members, offsets, deleting):
+                run(talker)
+        finally:
+            for client in (talker.client, *talker.others):
+                client.socket.close()
+            broker.stop()
+    ours, theirs = (records(talker, tools) for talker in talkers)
+    assert len(ours) > 100
+    for mine, wanted in zip(ours, theirs, strict=False):
+        assert mine == wanted
+    assert len(ours) == len(theirs)
