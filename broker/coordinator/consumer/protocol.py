@@ -57,6 +57,8 @@ _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 _OWN_MEMBER_ID_SINCE = 1
 #: Patterns are not matched again sooner than this.
 _REGEX_REFRESH_MS_MIN = 10_000
+#: The assignment of a larger group may not fit into one batch.
+_ONE_BATCH_MEMBERS_MAX = 2000
 #: Topics are looked at when they change; this is for the case that nothing said so.
 _METADATA_REFRESH_MS = 0x7FFFFFFF
 
@@ -420,6 +422,9 @@ class ConsumerProtocol:
             delay_ms = last_ms + interval_ms - effects.now_ms
             effects.after(("assign", group_id), delay_ms, lambda later: self._assign_late(later, group_id))
             return
+        if len(group.members) > _ONE_BATCH_MEMBERS_MAX:
+            # The epoch comes last: an assignment of which a crash leaves a part is made again.
+            effects.atomic = False
         assign = self.assignors.get(group.preferred_assignor or "", self.assignors[self.default_assignor])
         result = assign(self._spec(group))
         for member_id in group.members:
