@@ -124,17 +124,21 @@ def produce_each(port: int, topics: list[str], partitions: int, value_size: int)
         _first_reply(connection, topic, frames.produce(topic, 0, records))
     yield
     started = time.perf_counter()
+    deadline = started + 120
     for topic in topics:
         reply_size = frames.produce_reply_size(topic)
-        for first in range(0, partitions, 32):
-            group = range(first, min(first + 32, partitions))
+        left = list(range(partitions))
+        while left:
+            group, left = left[:32], left[32:]
             connection.sendall(b"".join(frames.produce(topic, partition, records) for partition in group))
             replies = b""
             while len(replies) < reply_size * len(group):
                 replies += connection.recv(1 << 16)
-            for number in range(len(group)):
+            for number, partition in enumerate(group):
                 error = frames.produce_error(replies[number * reply_size :], topic)
-                if error:
+                if error in (UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER) and time.perf_counter() < deadline:
+                    left.append(partition)  # in Metadata, but not taking writes yet
+                elif error:
                     raise RuntimeError(f"Produce answered with error code {error}")
     return {"requests": len(topics) * partitions, "seconds": time.perf_counter() - started}
 
