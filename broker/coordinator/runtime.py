@@ -86,7 +86,8 @@ class CoordinatorRuntime:
         if delta.partitions or delta.deleted_topics or delta.configs:
             for shard in self.active():
                 state = shard.state
-                shard.submit(lambda effects, state=state: state.metadata_changed(effects, delta, image))  # type: ignore[misc]
+                event = lambda effects, state=state: state.metadata_changed(effects, delta, image)  # noqa: E731
+                shard.run(("metadata", image.offset), event)
 
     def _leadership(self, partition: Partition, epoch: int | None) -> None:
         shard = self.shards.get(partition.index)

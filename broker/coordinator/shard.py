@@ -100,7 +100,7 @@ class Shard:
         self._make_state = make_state
         self._reload = reload
         self.state: Any = make_state(self)
-        self.timers = Timers(node.loop, self._timer_due)
+        self.timers = Timers(node.loop, self.run)
         #: Every reply that is owed, parked ones included.
         self._owed: dict[Any, None] = {}
         self._body = bytearray()
@@ -170,7 +170,8 @@ class Shard:
             log.config.max_message_bytes - _BATCH_OVERHEAD,
         )
 
-    def _timer_due(self, name: Any, event: Event) -> None:
+    def run(self, name: Any, event: Event) -> None:
+        """Run an event to which no reply is owed, now or as soon as enough replicas are in sync for it to write."""
         if not self.active:
             return
         if not self._writable():
