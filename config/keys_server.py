@@ -68,7 +68,7 @@ queued.max.request.bytes long -1 * medium
     Bytes of requests waiting for work before connections stop being read; -1 leaves it to pylogd.inflight.bytes.max.
 request.timeout.ms int 30000 * high
     Time-out of requests that this node sends.
-controller.socket.timeout.ms int 30000 * medium inert
+controller.socket.timeout.ms int 30000 * medium
     Socket time-out of requests to the controller.
 
 # Threads (pylogd has one event loop; these shape its workers)
@@ -146,23 +146,23 @@ controller.quorum.voters list "" voters high
     Fixed set of voters, as id@host:port. Setting it means a static quorum (kraft.version 0).
 controller.quorum.bootstrap.servers list "" servers high
     Addresses where the quorum can be found; the voters themselves are recorded in the log.
-controller.quorum.auto.join.enable boolean false * low inert
+controller.quorum.auto.join.enable boolean false * low
     Let a new controller add itself to the voters.
-controller.quorum.election.timeout.ms int 1000 0.. high inert
+controller.quorum.election.timeout.ms int 1000 0.. high
     Longest wait without a leader before standing for election.
-controller.quorum.fetch.timeout.ms int 2000 0.. high inert
+controller.quorum.fetch.timeout.ms int 2000 0.. high
     Longest time without a fetch from the leader (or from a majority) before a new election.
-controller.quorum.election.backoff.max.ms int 1000 0.. high inert
+controller.quorum.election.backoff.max.ms int 1000 0.. high
     Longest random wait after an election without a winner.
 controller.quorum.append.linger.ms int 25 0.. medium inert
     Time for which the leader gathers records before writing a batch.
-controller.quorum.request.timeout.ms int 2000 0.. medium inert
+controller.quorum.request.timeout.ms int 2000 0.. medium
     Time-out of requests between voters.
-controller.quorum.retry.backoff.ms int 20 0.. low inert
+controller.quorum.retry.backoff.ms int 20 0.. low
     Wait before a failed request between voters is sent again.
-controller.quorum.fetch.max.bytes int 1048576 1.. low inert
+controller.quorum.fetch.max.bytes int 1048576 1.. low
     Most bytes in one fetch of the metadata log.
-controller.quorum.fetch.snapshot.max.bytes int 1048576 1.. low inert
+controller.quorum.fetch.snapshot.max.bytes int 1048576 1.. low
     Most bytes in one piece of a fetched snapshot.
 controller.performance.sample.period.ms long 60000 100.. medium internal inert
     How often the controller reports its event times.
