@@ -13,7 +13,7 @@ from support.admin import TIMEOUT_S, Admin
 from support.broker import Pylogd
 from support.clients import CLIENTS, Message
 from support.cluster import PylogdCluster, wait_for_brokers
-from support.members import LIBRARIES, Members
+from support.members import LIBRARIES, Member, Members
 from support.rawclient import Client
 from support.scale import scaled
 from support.wait import eventually
@@ -26,6 +26,10 @@ SETTINGS = {
     "offsets.topic.num.partitions": "4",
     "min.insync.replicas": "2",
     "broker.session.timeout.ms": "4000",
+    "group.consumer.session.timeout.ms": "6000",
+    "group.consumer.min.session.timeout.ms": "500",
+    "group.consumer.heartbeat.interval.ms": "300",
+    "group.consumer.min.heartbeat.interval.ms": "100",
 }
 
 
@@ -78,9 +82,22 @@ def produce(members: Members, start: int, count: int) -> None:
 
 @pytest.mark.parametrize("how", ["kill", "stop"])
 def test_a_group_goes_on_without_its_coordinator(cluster: PylogdCluster, members: Members, how: str) -> None:
+    lose_coordinators(cluster, members, [members.start(library) for library in LIBRARIES], how)
+
+
+@pytest.mark.parametrize("how", ["kill", "stop"])
+def test_a_group_of_both_protocols_goes_on_without_its_coordinator(
+    cluster: PylogdCluster, members: Members, how: str
+) -> None:
+    old = members.start("kafka-python")
+    members.settings.clear()  # the broker's own count
+    new = [members.start("confluent-kafka", group_protocol="consumer") for _ in range(2)]
+    lose_coordinators(cluster, members, [old, *new], how)
+
+
+def lose_coordinators(cluster: PylogdCluster, members: Members, started: list[Member], how: str) -> None:
     """Nothing committed is lost, nothing is skipped, and nothing is read again that was committed."""
     produce(members, 0, 50)
-    started = [members.start(library) for library in LIBRARIES]
     members.wait_shared(*started)
     members.wait_read(50 * PARTITIONS)
     total = 50
