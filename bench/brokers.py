@@ -95,6 +95,12 @@ class Kafka(Measured, ApacheKafka):
 class Pylogd(Measured, PylogdDaemon):
     label = "pylogd"
 
+    def environment(self) -> dict[str, str]:
+        """With compiled bytecode, as an installed package has it, whatever the developer's shell says."""
+        environment = super().environment()
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        return environment
+
 
 Broker = Kafka | Pylogd
 KINDS: dict[str, type[Kafka] | type[Pylogd]] = {"kafka": Kafka, "pylogd": Pylogd}
