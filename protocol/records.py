@@ -227,14 +227,14 @@ def append_plain_record(
 
 def _short(value: int) -> bytes | bytearray:
     """The varint of a number that is not negative; most are small."""
-    if value < 64:
+    if value < len(_SMALL):
         return _SMALL[value]
     out = bytearray()
     append_varint(out, value)
     return out
 
 
-_SMALL = [bytes((value << 1,)) for value in range(64)]
+_SMALL = [bytes((n << 1,)) if n < 64 else bytes((n << 1 & 0x7F | 0x80, n >> 6)) for n in range(256)]
 
 
 def append_moved(out: bytearray, payload: bytes, raw: RawRecord, timestamp_delta: int) -> None:

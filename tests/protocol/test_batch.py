@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record import MemoryRecords, MemoryRecordsBuilder
-from pylogd.protocol import batch, control
+from pylogd.protocol import batch, control, records
 from pylogd.protocol.batch import Record
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
@@ -233,3 +233,13 @@ def test_quorum_control_records() -> None:
     for key in (None, b"\x00\x00", b"\xff\xff\x00\x00"):
         with pytest.raises(KafkaError):
             control.control_type(key)
+
+
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 127, 128, 255, 256, 8191, 8192, 100_000])
+@pytest.mark.parametrize("value", [True, False])
+def test_plain_records_are_records(size: int, value: bool) -> None:
+    plain, wanted = bytearray(), bytearray()
+    data = b"x" * size if value else None
+    records.append_plain_record(plain, size, b"k" * size, data)
+    records.append_record(wanted, size, 0, b"k" * size, data)
+    assert plain == wanted
