@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
+import subprocess
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,7 +17,7 @@ from pylogd.protocol.messages.find_coordinator import FindCoordinatorRequest
 from support.admin import Admin
 from support.clients import CLIENTS, Message
 from support.daemon import Daemon
-from support.jvm import ToolHost
+from support.jvm import ToolHost, compiled, tool_command
 from support.members import Members
 from support.rawclient import Client
 from support.tools import Tools, assert_files_clean, dump
@@ -92,11 +94,24 @@ def test_console_consumer_in_a_group(kafka_tools: Tools, members: Members) -> No
     assert members.group not in kafka_tools.run("consumer-groups", "--list").split()
 
 
-def test_console_consumer_with_a_pattern(kafka_tools: Tools, members: Members) -> None:
-    """The Java client sends its pattern to the broker only when asked to; --include is matched by the client."""
-    options = ["--include", f"{members.topic}.*", "--group", members.group, "--from-beginning", "--timeout-ms", "20000"]
-    options += ["--command-property", "group.protocol=consumer", "--max-messages", "20"]
-    assert len(kafka_tools.run("console-consumer", *options).split()) == 20
+def test_java_consumer_with_a_pattern(broker: Daemon, topic_name: str) -> None:
+    """The broker matches it, as RE2 does."""
+    for name in ("one", "two", "three"):
+        fill(broker, f"{topic_name}-{name}")
+    command = tool_command(
+        "PatternConsumer", broker.bootstrap, f"pattern.{topic_name}", f"{topic_name}-(one|two)", "40"
+    )
+    command[command.index("-cp") + 1] += os.pathsep + str(compiled("PatternConsumer.java"))
+    found = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True).stdout.split()
+    assert sorted(found) == sorted(
+        f"{topic_name}-{name}-{partition}@{offset}"
+        for name in ("one", "two")
+        for partition in range(2)
+        for offset in range(10)
+    )
+    command[-2] = "broken("
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    assert done.stdout.split() == ["InvalidRegularExpression"]
 
 
 # -- the files
