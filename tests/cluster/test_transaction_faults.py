@@ -43,9 +43,7 @@ def test_transactions_through_faults(cluster: LoadedCluster, topic_name: str, fa
     eventually(lambda: cluster.state(topic_name)[0] >= 0)
     chance = random.Random(5)
     names = [f"{topic_name}.{n}" for n in range(3)]
-    loads = [
-        TransactionLoad(cluster.bootstrap, topic_name, name, PARTITIONS, seed) for seed, name in enumerate(names)
-    ]
+    loads = [TransactionLoad(cluster.bootstrap, topic_name, name, PARTITIONS, seed) for seed, name in enumerate(names)]
     reader = CommittedReader(cluster.bootstrap, topic_name, PARTITIONS)
 
     def progress(more: int) -> None:
