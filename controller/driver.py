@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
@@ -24,23 +23,21 @@ from typing import Any, Protocol
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
 from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
-from pylogd.controller.quorum_state import NOT_VOTED, UNKNOWN_LEADER, QuorumState, read_quorum_state, write_quorum_state
+from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import OffsetAndEpoch
 from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output, RaftError, Send
 from pylogd.controller.raft.roles import Follower
-from pylogd.controller.raft.voters import ReplicaKey
 from pylogd.controller.raft_log import DiskLog
 from pylogd.controller.records import VersionedRecord, metadata_batch
 from pylogd.controller.registrations import Endpoint
 from pylogd.controller.snapshot import SnapshotId
 from pylogd.controller.snapshots import SnapshotWriter
-from pylogd.controller.stream import MetadataStream, MetadataSubscriber
+from pylogd.controller.stream import CommitWaiters, MetadataStream, MetadataSubscriber
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from pylogd.protocol.uuids import ZERO
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.workers import Workers
 
@@ -112,7 +109,7 @@ class QuorumDriver:
         self.node = RaftNode(
             settings,
             self._disk,
-            None if state is None else _hard_state(state),
+            None if state is None else state.hard_state,
             rng or Random(node_id),
             flushed_offset=min(log.log.flushed_offset, log.end_offset),
             wall_ms=lambda now_ms: clock.now_ms(),
@@ -122,7 +119,7 @@ class QuorumDriver:
         self._led_epoch: int | None = None
         self._state: HasImage | None = None
         self._stream = MetadataStream(log, self._passed)
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting = CommitWaiters(loop)
         self._wish: Flush | None = None
         self._flushing: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -230,14 +227,7 @@ class QuorumDriver:
         self._check_leading()
 
     def _persist(self, state: HardState) -> None:
-        voted = state.voted
-        kept = QuorumState(
-            state.epoch,
-            UNKNOWN_LEADER if state.leader_id is None else state.leader_id,
-            NOT_VOTED if voted is None else voted.id,
-            ZERO if voted is None else voted.directory_id,
-            voters=self.voter_ids,
-        )
+        kept = QuorumState.of(state, self.voter_ids)
         write_quorum_state(self.log.files, self.log.directory, kept, min(self.kraft_version, 1))
 
     def _arm(self, deadline_ms: int) -> None:
@@ -338,15 +328,15 @@ class QuorumDriver:
 
     def committed(self, offset: int) -> asyncio.Future[None]:
         """Done when everything up to and including `offset` is committed; fails when it never will be."""
+        if self._failure is None and self._led_epoch is not None and offset >= self.committed_offset:
+            return self._waiting.wait(offset)
         future: asyncio.Future[None] = self._loop.create_future()
         if self._failure is not None:
             future.set_exception(self._failure)
         elif offset < self.committed_offset:
             future.set_result(None)
-        elif self._led_epoch is None:
-            future.set_exception(_not_controller())
         else:
-            self._waiting.append((offset, future))
+            future.set_exception(_not_controller())
         return future
 
     async def _flush(self) -> None:
@@ -368,10 +358,7 @@ class QuorumDriver:
         self._stream.deliver(high_watermark)
         if self._led_epoch is None and self._state is not None and self.snapshot_due():
             self.start_snapshot(self._state.image)
-        while self._waiting and self._waiting[0][0] < high_watermark:
-            future = self._waiting.popleft()[1]
-            if not future.done():
-                future.set_result(None)
+        self._waiting.reached(high_watermark)
         self._tell_changed()
 
     def _passed(self, data: bytes) -> None:
@@ -403,10 +390,7 @@ class QuorumDriver:
         if self._led_epoch is None or (self.node.is_leader and self.node.epoch == self._led_epoch):
             return
         self._led_epoch = None
-        waiting, self._waiting = self._waiting, deque()
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(_not_controller())
+        self._waiting.fail(_not_controller())
         if self._listener is not None:
             self._listener.resign()
 
@@ -424,11 +408,6 @@ class QuorumDriver:
             if not future.done():
                 future.set_result(None)
 
-    def resign(self) -> None:
-        """Gives the lead to another voter; with none there is nobody to give it to."""
-        if not self.is_only_voter:
-            self._event(self.node.resign)
-
     def _fail(self, error: BaseException) -> None:
         if self._failure is not None:
             return
@@ -436,10 +415,7 @@ class QuorumDriver:
         logger.error("the metadata log failed: %s", error)
         if self._timer is not None:
             self._timer.cancel()
-        while self._waiting:
-            future = self._waiting.popleft()[1]
-            if not future.done():
-                future.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "the controller lost its metadata log"))
+        self._waiting.fail(KafkaError(ErrorCode.NOT_CONTROLLER, "the controller lost its metadata log"))
         if self._listener is not None:
             self._listener.failed(error)
         self._on_failure(error)
@@ -553,11 +529,3 @@ class QuorumDriver:
 
 def _not_controller() -> KafkaError:
     return KafkaError(ErrorCode.NOT_CONTROLLER, "the lead was lost before this was committed")
-
-
-def _hard_state(state: QuorumState) -> HardState:
-    return HardState(
-        state.epoch,
-        None if state.leader_id == UNKNOWN_LEADER else state.leader_id,
-        None if state.voted_id == NOT_VOTED else ReplicaKey(state.voted_id, state.voted_directory),
-    )

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import json
 
+from pylogd.controller.raft.output import HardState
+from pylogd.controller.raft.voters import ReplicaKey
 from pylogd.protocol import uuids
 from pylogd.runtime.files import FileSystem
 
@@ -35,6 +37,25 @@ class QuorumState:
         self.voted_id = voted_id
         self.voted_directory = voted_directory
         self.voters = voters
+
+    @classmethod
+    def of(cls, state: HardState, voters: tuple[int, ...]) -> QuorumState:
+        """What the Raft core wants remembered."""
+        return cls(
+            state.epoch,
+            UNKNOWN_LEADER if state.leader_id is None else state.leader_id,
+            NOT_VOTED if state.voted is None else state.voted.id,
+            uuids.ZERO if state.voted is None else state.voted.directory_id,
+            voters,
+        )
+
+    @property
+    def hard_state(self) -> HardState:
+        return HardState(
+            self.epoch,
+            None if self.leader_id == UNKNOWN_LEADER else self.leader_id,
+            None if self.voted_id == NOT_VOTED else ReplicaKey(self.voted_id, self.voted_directory),
+        )
 
     def to_json(self, data_version: int) -> str:
         fields: dict[str, object]
