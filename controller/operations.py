@@ -1,4 +1,5 @@
-"""Authorized operations as bit fields of Metadata, DescribeCluster and DescribeGroups. Without an authorizer everything is allowed."""
+"""Authorized operations as bit fields of Metadata, DescribeCluster and DescribeGroups: everything, without an
+authorizer."""
 
 from __future__ import annotations
 
