@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker import envelope
@@ -35,6 +35,8 @@ Address = tuple[str, int]
 
 _RETRY_SECONDS = 0.02
 _RETRY_SECONDS_MAX = 0.5
+#: How often a request that waits looks whether the active controller is still the same.
+_LOOK_SECONDS = 0.5
 #: Requests of different kinds do not wait for each other: a heartbeat must not stand behind the creation of a topic.
 _LANES = {
     ApiKey.BROKER_REGISTRATION: "heartbeat",
@@ -110,31 +112,28 @@ class RoutedChannel:
 
     async def send(self, request: Any, version: int | None = None, context: ControllerContext | None = None) -> Any:
         """The active controller's response; an error response when none was found in time."""
-        if self._local is not None and self._local.active:
-            return await self._local.send(request, version, context)
-        key = ApiKey(request.API_KEY)
-        lane = _LANES.get(key, "forwarding")
 
         async def ask(peer: Peer, timeout_s: float) -> Any:
             return await peer.request(request, version=version, timeout_s=timeout_s)
 
-        return await self._ask(lane, request, ask)
+        async def ask_here(local: LocalChannel) -> Any:
+            return await local.send(request, version, context)
+
+        return await self._ask(_LANES.get(ApiKey(request.API_KEY), "forwarding"), request, ask, ask_here)
 
     async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
-        if self._local is not None and self._local.active:
-            return await self._local.forward(ctx, api_key, version, request)
         connection = ctx.connection
-        wrapped = envelope.wrap(
-            request,
-            version,
-            client_id=ctx.client_id,
-            correlation_id=ctx.correlation_id,
-            principal=connection.principal,
-            host=connection.peer_host,
-        )
 
         async def ask(peer: Peer, timeout_s: float) -> Any:
+            wrapped = envelope.wrap(
+                request,
+                version,
+                client_id=ctx.client_id,
+                correlation_id=ctx.correlation_id,
+                principal=connection.principal,
+                host=connection.peer_host,
+            )
             answer = await peer.request(wrapped, timeout_s=timeout_s)
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
@@ -144,15 +143,26 @@ class RoutedChannel:
             logger.warning("the controller refused a forwarded %s: %s", api_key.name, code.name)
             return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
-        return await self._ask("forwarding", request, ask)
+        async def ask_here(local: LocalChannel) -> Any:
+            return await local.forward(ctx, api_key, version, request)
 
-    async def _ask(self, lane: str, request: Any, ask: Callable[[Peer, float], Any]) -> Any:
+        return await self._ask("forwarding", request, ask, ask_here)
+
+    async def _ask(
+        self,
+        lane: str,
+        request: Any,
+        ask: Callable[[Peer, float], Awaitable[Any]],
+        ask_here: Callable[[LocalChannel], Awaitable[Any]],
+    ) -> Any:
         loop = self._network.loop
         deadline = loop.time() + self._timeout_s
         pause = _RETRY_SECONDS
         while not self._closed:
             if self._local is not None and self._local.active:
-                return await self._local.send(request)
+                response = await ask_here(self._local)
+                if self._local.active or not _not_controller(response):
+                    return response
             address = self._find() or self._next_bootstrap()
             left = deadline - loop.time()
             if left <= 0:
@@ -161,7 +171,7 @@ class RoutedChannel:
                 peer = self._peer(lane, address)
                 limit = self._heartbeat_timeout_s if lane == "heartbeat" else self._timeout_s
                 try:
-                    response = await ask(peer, min(limit, left))
+                    response = await self._while_active(address, ask(peer, min(limit, left)))
                     if not _not_controller(response):
                         return response
                     logger.debug("%s is not the active controller", peer)
@@ -170,6 +180,18 @@ class RoutedChannel:
             await asyncio.sleep(min(pause, max(deadline - loop.time(), 0)))
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
         return error_response(request, ErrorCode.REQUEST_TIMED_OUT, "No active controller answered in time.")
+
+    async def _while_active(self, address: Address, answer: Awaitable[Any]) -> Any:
+        """The answer, unless another node becomes the active controller first: the old one may be silent for ever."""
+        waiting = asyncio.ensure_future(answer)
+        try:
+            while not waiting.done():
+                await asyncio.wait([waiting], timeout=_LOOK_SECONDS)
+                if not waiting.done() and self._find() not in (None, address):
+                    raise PeerError("another controller is active")
+            return waiting.result()
+        finally:
+            waiting.cancel()
 
     def _next_bootstrap(self) -> Address | None:
         if not self._bootstrap:

@@ -41,8 +41,8 @@ class _Driver:
         broker = node.image.brokers.get(self.fetcher.leader_id)
         endpoint = None if broker is None else broker.endpoints.get(node.config.inter_broker_listener_name)
         address = None if endpoint is None else (endpoint.host, endpoint.port)
-        if address == self._address:
-            return
+        if address == self._address and (self._peer is None or self._peer.connected):
+            return  # otherwise it has perhaps just come back: no reason to wait for the next attempt
         self._address = address
         old, self._peer = self._peer, None
         if address is not None:
