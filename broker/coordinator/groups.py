@@ -53,9 +53,7 @@ class GroupState:
         **ConsumerProtocol.classes,
     }
 
-    def __init__(
-        self, config: Mapping[str, Any], new_id: Callable[[], str], image: Callable[[], ClusterImage]
-    ) -> None:
+    def __init__(self, config: Mapping[str, Any], new_id: Callable[[], str], image: Callable[[], ClusterImage]) -> None:
         self.config = config
         self.groups: dict[str, Any] = {}
         self.offsets = Offsets()
@@ -317,7 +315,7 @@ class GroupState:
                 code, message = int(refusal.code), refusal.message
                 found.append(consumer_group_describe.DescribedGroup(code, message, group_id))
             else:
-                found.append(describe(group, self.consumer.default_assignor, self.consumer.image()))
+                found.append(describe(group, self.consumer.assignment.default, self.consumer.image()))
         effects.answer(reply, found)
 
     def _described(self, group_id: str, version: int) -> DescribedGroup:

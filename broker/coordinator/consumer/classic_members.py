@@ -90,7 +90,7 @@ class ClassicMembers:
                 updated = protocol.reconcile(effects, group, updated, changed, owned)
             protocol.migration.downgrade(effects, group, stale)
         else:
-            protocol.update_target(effects, group)
+            protocol.assignment.update(effects, group)
             updated = protocol.reconcile(effects, group, updated, changed, owned)
             self._end_rejoin(effects, group, updated.member_id)
             protocol.expect_heartbeat(effects, group_id, updated)

@@ -8,7 +8,7 @@ the order of records, because compaction keeps only the last of each key.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.broker.coordinator.consumer.assignors import Assignment
 from pylogd.broker.coordinator.consumer.member import Member, MemberState, Owned
@@ -27,6 +27,8 @@ RECONCILING = "Reconciling"
 STABLE = "Stable"
 
 _FIRST_EPOCH = 1
+#: Topics are looked at when they change; this is for the case that nothing said so.
+_REFRESH_MS = 0x7FFFFFFF
 #: OffsetCommit knows member epochs from this version on.
 _COMMIT_WITH_EPOCH = 9
 
@@ -192,6 +194,11 @@ class ConsumerGroup:
             for index in indexes
         )
 
+    def refreshed(self, now_ms: int) -> None:
+        """Its topics have been looked at."""
+        self.refresh_at_ms = now_ms + _REFRESH_MS
+        self.refreshed_epoch = self.epoch
+
     def refresh_is_due(self, now_ms: int) -> bool:
         return now_ms >= self.refresh_at_ms or self.epoch < self.refreshed_epoch
 
@@ -304,49 +311,3 @@ def _stale(member: Member, what: str) -> KafkaError:
     if member.classic is not None:
         return KafkaError(ErrorCode.ILLEGAL_GENERATION, f"The received generation id {what}")
     return KafkaError(ErrorCode.STALE_MEMBER_EPOCH, f"The received member epoch {what}")
-
-
-def replay(groups: dict[str, Any], key: Any, value: Any) -> None:
-    """Take in a record of a consumer group, whichever it is."""
-    group_id = key.group_id
-    group = groups.get(group_id)
-    if group is None or group.kind != CONSUMER:
-        if value is None:
-            return
-        # A simple group that only held offsets has no record of its own: it becomes what the record says.
-        group = groups[group_id] = ConsumerGroup(group_id)
-    kind = key.API_KEY
-    if kind == records.ConsumerGroupMetadataKey.API_KEY:
-        if value is None:
-            del groups[group_id]
-        else:
-            group.epoch = value.epoch
-            group.metadata_hash = value.metadata_hash
-    elif kind == records.ConsumerGroupPartitionMetadataKey.API_KEY:
-        group.has_partition_metadata = value is not None
-    elif kind == records.ConsumerGroupMemberMetadataKey.API_KEY:
-        if value is None:
-            group.remove(key.member_id)
-        else:
-            group.update(_member(group, key.member_id).with_subscription(value))
-    elif kind == records.ConsumerGroupTargetAssignmentMetadataKey.API_KEY:
-        group.assignment_epoch = -1 if value is None else value.assignment_epoch
-        group.assignment_timestamp_ms = 0 if value is None else value.assignment_timestamp
-    elif kind == records.ConsumerGroupTargetAssignmentMemberKey.API_KEY:
-        if value is None:
-            group.target.pop(key.member_id, None)
-        else:
-            topics = value.topic_partitions
-            group.target[key.member_id] = {bytes(topic.topic_id): frozenset(topic.partitions) for topic in topics}
-    elif kind == records.ConsumerGroupCurrentMemberAssignmentKey.API_KEY:
-        if value is not None:
-            group.update(_member(group, key.member_id).with_assignment(value))
-        elif key.member_id in group.members:
-            group.update(group.members[key.member_id].without_assignment())
-    elif kind == records.ConsumerGroupRegularExpressionKey.API_KEY:
-        resolved = None if value is None else ResolvedRegex(frozenset(value.topics), value.version, value.timestamp)
-        group.resolve(key.regular_expression, resolved)
-
-
-def _member(group: ConsumerGroup, member_id: str) -> Member:
-    return group.members.get(member_id) or Member(member_id)

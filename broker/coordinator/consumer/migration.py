@@ -110,7 +110,7 @@ class Migration:
         )
         for member in members:
             target = {topic_id: set(indexes) for topic_id, indexes in member.assigned.items()}
-            self._protocol.write_target(effects, group_id, member.member_id, target)
+            self._protocol.assignment.write(effects, group_id, member.member_id, target)
         effects.write(
             records.ConsumerGroupTargetAssignmentMetadataKey(group_id),
             records.ConsumerGroupTargetAssignmentMetadataValue(assignment_epoch=upgraded.epoch),

@@ -14,9 +14,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.consumer import assignors
-from pylogd.broker.coordinator.consumer.assignors import GroupSpec, MemberSpec
-from pylogd.broker.coordinator.consumer.group import ConsumerGroup, ResolvedRegex, replay
+from pylogd.broker.coordinator.consumer.assigning import Assigning
+from pylogd.broker.coordinator.consumer.checks import check_epoch, check_request
+from pylogd.broker.coordinator.consumer.group import ConsumerGroup
 from pylogd.broker.coordinator.consumer.member import (
     JOINING,
     LEAVING,
@@ -25,11 +25,11 @@ from pylogd.broker.coordinator.consumer.member import (
     MemberState,
     topic_names,
 )
-from pylogd.broker.coordinator.consumer.order import name_order
+from pylogd.broker.coordinator.consumer.patterns import Patterns
 from pylogd.broker.coordinator.consumer.reconcile import Reported, check_known_state, reconcile, reported
-from pylogd.broker.coordinator.consumer.regex import compile_regex, matching
+from pylogd.broker.coordinator.consumer.regex import compile_regex
+from pylogd.broker.coordinator.consumer.replay import replay
 from pylogd.broker.coordinator.consumer.settings import (
-    ASSIGNMENT_INTERVAL_MS,
     HEARTBEAT_INTERVAL_MS,
     SESSION_TIMEOUT_MS,
     Settings,
@@ -52,15 +52,6 @@ if TYPE_CHECKING:
     from pylogd.controller.image import ClusterImage
 
 _LOGGER = logging.getLogger("pylogd.broker.coordinator")
-
-#: From this version on a member makes its own id.
-_OWN_MEMBER_ID_SINCE = 1
-#: Patterns are not matched again sooner than this.
-_REGEX_REFRESH_MS_MIN = 10_000
-#: The assignment of a larger group may not fit into one batch.
-_ONE_BATCH_MEMBERS_MAX = 2000
-#: Topics are looked at when they change; this is for the case that nothing said so.
-_METADATA_REFRESH_MS = 0x7FFFFFFF
 
 
 class ConsumerProtocol:
@@ -91,11 +82,9 @@ class ConsumerProtocol:
         self.image = image
         self.new_id = new_id
         self.settings = Settings(config, image)
-        self.assignors = assignors.offered(config["group.consumer.assignors"])
-        self.default_assignor = next(iter(self.assignors))
         self.hashes = TopicHashes()
-        #: Offset of the metadata in which topics last were new.
-        self._new_topics_at = -1
+        self.assignment = Assigning(self)
+        self.patterns = Patterns(self)
 
     @property
     def migration(self) -> Migration:
@@ -110,7 +99,7 @@ class ConsumerProtocol:
 
     def loaded(self, effects: Effects, group: ConsumerGroup) -> None:
         """Members get a whole session to show that they are alive."""
-        self._new_topics_at = max(self._new_topics_at, self.image().offset)
+        self.patterns.new_topics_at = max(self.patterns.new_topics_at, self.image().offset)
         for member in tuple(group.members.values()):
             self.expect_heartbeat(effects, group.group_id, member)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -119,7 +108,7 @@ class ConsumerProtocol:
     def metadata_changed(self, effects: Effects, delta: ImageDelta, image: ClusterImage) -> None:
         """Groups that subscribe to what changed look at it with their next heartbeat."""
         if delta.new_topics:
-            self._new_topics_at = image.offset
+            self.patterns.new_topics_at = image.offset
         changed = [topic.name for topic in delta.deleted_topics.values()]
         for topic_id in delta.partitions:
             topic = image.topics_by_id.get(topic_id)
@@ -134,7 +123,7 @@ class ConsumerProtocol:
     # -- heartbeat
 
     def heartbeat(self, effects: Effects, reply: Any, request: Any, caller: Caller) -> None:
-        self._check_request(request, caller.version)
+        check_request(request, caller.version, self.assignment.offered)
         if request.member_epoch in (LEAVING, LEAVING_STATIC):
             effects.answer(reply, self._leave(effects, request))
             return
@@ -187,34 +176,6 @@ class ConsumerProtocol:
             )
         effects.answer(reply, response)
 
-    def _check_request(self, request: Any, version: int) -> None:
-        epoch = request.member_epoch
-        if version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVING:
-            _check_text(request.member_id, "MemberId")
-        _check_text(request.group_id, "GroupId")
-        _check_text(request.instance_id, "InstanceId")
-        _check_text(request.rack_id, "RackId")
-        if epoch == JOINING:
-            if request.rebalance_timeout_ms == -1:
-                raise _invalid("RebalanceTimeoutMs must be provided in first request.")
-            if request.topic_partitions is None or request.topic_partitions:
-                raise _invalid("TopicPartitions must be empty when (re-)joining.")
-            if request.subscribed_topic_names is None and request.subscribed_topic_regex is None:
-                raise _invalid(
-                    "Either SubscribedTopicNames or SubscribedTopicRegex must be non-null when (re-)joining."
-                )
-        elif epoch == LEAVING_STATIC:
-            if request.instance_id is None:
-                raise _invalid("InstanceId can't be null.")
-        elif epoch < LEAVING_STATIC:
-            raise _invalid("MemberEpoch is invalid.")
-        if request.server_assignor is not None and request.server_assignor not in self.assignors:
-            raise KafkaError(
-                ErrorCode.UNSUPPORTED_ASSIGNOR,
-                f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: "
-                f"{', '.join(self.assignors)}.",
-            )
-
     def find(self, group_id: str) -> ConsumerGroup:
         group = self.groups.get(group_id)
         if group is None:
@@ -251,7 +212,7 @@ class ConsumerProtocol:
         if epoch == JOINING and member_id not in group.members:
             return Member(member_id)
         member = group.member(member_id)
-        _check_epoch(member, epoch, owned)
+        check_epoch(member, epoch, owned)
         return member
 
     def _static_member(
@@ -261,7 +222,7 @@ class ConsumerProtocol:
         existing = group.static_member(request.instance_id)
         if request.member_epoch != JOINING:
             member = self.check_static(existing, member_id, request.instance_id)
-            _check_epoch(member, request.member_epoch, owned)
+            check_epoch(member, request.member_epoch, owned)
             return member, None
         if existing is None:
             return group.members.get(member_id) or Member(member_id), None
@@ -297,7 +258,7 @@ class ConsumerProtocol:
         """Write what is new about a member, bring the group up to date, and move the member on."""
         subscription_changed = self.update_member(effects, group_id, member, updated, replaced)
         group = self.groups[group_id]
-        self.update_target(effects, group)
+        self.assignment.update(effects, group)
         return self.reconcile(effects, group, updated, subscription_changed, owned)
 
     def update_member(
@@ -329,7 +290,7 @@ class ConsumerProtocol:
         if dropped:
             effects.write(records.ConsumerGroupRegularExpressionKey(group_id, member.regex or ""), None)
         group = self.groups[group_id]
-        self._refresh_regexes(effects, group, introduced)
+        self.patterns.refresh(effects, group, introduced)
         topics_changed = updated.topics != member.topics
         bump = topics_changed or resolved or (always_bump and regex_changed)
         if bump or group.refresh_is_due(effects.now_ms):
@@ -342,19 +303,18 @@ class ConsumerProtocol:
         group.cancel_timers(effects, old.member_id)
         self._remove(effects, group.group_id, old.member_id)
         effects.write(*new.subscription_record(group.group_id))
-        self.write_target(effects, group.group_id, new.member_id, target)
+        self.assignment.write(effects, group.group_id, new.member_id, target)
         effects.write(*new.assignment_record(group.group_id))
 
     def _update_metadata(self, effects: Effects, group: ConsumerGroup, bump: bool) -> None:
         hash_ = self.hashes.of_group(self.image(), group.subscribed)
         if bump or hash_ != group.metadata_hash:
-            self._bump(effects, group, hash_)
-        group.refresh_at_ms = effects.now_ms + _METADATA_REFRESH_MS
-        group.refreshed_epoch = group.epoch
+            self.bump(effects, group, hash_)
+        group.refreshed(effects.now_ms)
         if group.has_partition_metadata:
             effects.write(records.ConsumerGroupPartitionMetadataKey(group.group_id), None)
 
-    def _bump(self, effects: Effects, group: ConsumerGroup, hash_: int) -> None:
+    def bump(self, effects: Effects, group: ConsumerGroup, hash_: int) -> None:
         epoch = group.epoch + 1
         effects.write(
             records.ConsumerGroupMetadataKey(group.group_id),
@@ -362,110 +322,7 @@ class ConsumerProtocol:
         )
         _LOGGER.info("group %s is in epoch %d with %d members", group.group_id, epoch, len(group.members))
 
-    # -- patterns
-
-    def _refresh_regexes(self, effects: Effects, group: ConsumerGroup, introduced: bool) -> None:
-        """Match patterns with topics again if there is a reason to and it was not done just now."""
-        if not group.regexes or group.regex_refresh_pending:
-            return
-        now_ms = effects.now_ms
-        last = next(iter(group.resolved.values()), None)
-        if last is not None and now_ms <= last.timestamp_ms + _REGEX_REFRESH_MS_MIN:
-            return
-        interval_ms: int = self.config["group.consumer.regex.refresh.interval.ms"]
-        if (
-            introduced
-            or last is None
-            or len(group.regexes) != len(group.resolved)
-            or last.version < self._new_topics_at
-            or now_ms > last.timestamp_ms + interval_ms
-        ):
-            group.regex_refresh_pending = True
-            group_id = group.group_id
-            effects.after(("regex", group_id), 0, lambda later: self._resolve_regexes(later, group_id))
-
-    def _resolve_regexes(self, effects: Effects, group_id: str) -> None:
-        group = self.groups.get(group_id)
-        if group is None or group.kind != CONSUMER:
-            return
-        group.regex_refresh_pending = False
-        image = self.image()
-        bump = False
-        for regex in tuple(group.regexes):
-            topics = matching(regex, image.topics)
-            before = group.resolved.get(regex)
-            bump = bump or topics != (frozenset() if before is None else before.topics)
-            resolved = ResolvedRegex(topics, image.offset, effects.now_ms)
-            effects.write(
-                records.ConsumerGroupRegularExpressionKey(group_id, regex),
-                records.ConsumerGroupRegularExpressionValue(
-                    topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
-                ),
-            )
-        hash_ = self.hashes.of_group(image, group.subscribed)
-        if bump or hash_ != group.metadata_hash:
-            self._bump(effects, group, hash_)
-            group.refresh_at_ms = effects.now_ms + _METADATA_REFRESH_MS
-            group.refreshed_epoch = group.epoch
-
-    # -- assignment
-
-    def update_target(self, effects: Effects, group: ConsumerGroup) -> None:
-        """Assign anew when the group is in a new epoch, but not twice in a short time."""
-        if group.assignment_epoch >= group.epoch:
-            return
-        interval_ms = self.settings.of_group(group.group_id, ASSIGNMENT_INTERVAL_MS)
-        last_ms = group.assignment_timestamp_ms
-        if last_ms and interval_ms and effects.now_ms < last_ms + interval_ms:
-            # Not left to the next heartbeat: members of the classic protocol have none that would do it.
-            group_id = group.group_id
-            delay_ms = last_ms + interval_ms - effects.now_ms
-            effects.after(("assign", group_id), delay_ms, lambda later: self._assign_late(later, group_id))
-            return
-        if len(group.members) > _ONE_BATCH_MEMBERS_MAX:
-            # The epoch comes last: an assignment of which a crash leaves a part is made again.
-            effects.atomic = False
-        assign = self.assignors.get(group.preferred_assignor or "", self.assignors[self.default_assignor])
-        result = assign(self._spec(group))
-        for member_id in group.members:
-            target = result.get(member_id, {})
-            if group.target.get(member_id) != target:
-                self.write_target(effects, group.group_id, member_id, target)
-        effects.write(
-            records.ConsumerGroupTargetAssignmentMetadataKey(group.group_id),
-            records.ConsumerGroupTargetAssignmentMetadataValue(
-                assignment_epoch=group.epoch, assignment_timestamp=effects.now_ms
-            ),
-        )
-
-    def _assign_late(self, effects: Effects, group_id: str) -> None:
-        group = self.groups.get(group_id)
-        if group is not None and group.kind == CONSUMER and group.members:
-            self.update_target(effects, group)
-
-    def _spec(self, group: ConsumerGroup) -> GroupSpec:
-        image = self.image()
-        known: dict[tuple[Any, Any], tuple[tuple[bytes, ...], int]] = {}
-        members = {}
-        partitions: dict[bytes, int] = {}
-        for member_id, member in group.members.items():
-            wish = (member.topics, member.regex)
-            found = known.get(wish)
-            if found is None:
-                names = name_order(group.topics_of(member))
-                ids = subscribed_ids(image, names)
-                partitions.update((topic_id, len(image.topics_by_id[topic_id].partitions)) for topic_id in ids)
-                found = known[wish] = ids, len(names)
-            members[member_id] = MemberSpec(member.instance_id, found[0], group.target.get(member_id, {}), found[1])
-        return GroupSpec(members, group.all_same, partitions)
-
-    def write_target(self, effects: Effects, group_id: str, member_id: str, target: assignors.Assignment) -> None:
-        effects.write(
-            records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
-            records.ConsumerGroupTargetAssignmentMemberValue(
-                [records.TopicPartition(topic_id, sorted(indexes)) for topic_id, indexes in target.items()]
-            ),
-        )
+    # -- reconciliation
 
     def reconcile(
         self, effects: Effects, group: ConsumerGroup, member: Member, subscription_changed: bool, owned: Reported
@@ -519,12 +376,12 @@ class ConsumerProtocol:
             self._remove(effects, group.group_id, member_id)
         for regex in orphaned:
             effects.write(records.ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
-        self._bump(effects, group, self.hashes.of_group(self.image(), group.subscribed))
+        self.bump(effects, group, self.hashes.of_group(self.image(), group.subscribed))
         for member_id in gone:
             group.cancel_timers(effects, member_id)
         if group.members and group.classic_count == len(group.members):
             # Nobody is left whose heartbeat would assign what has become free.
-            self.update_target(effects, group)
+            self.assignment.update(effects, group)
 
     def _remove(self, effects: Effects, group_id: str, member_id: str) -> None:
         effects.write(records.ConsumerGroupCurrentMemberAssignmentKey(group_id, member_id), None)
@@ -567,40 +424,6 @@ class ConsumerProtocol:
         effects.after(("rebalance", group_id, member_id), member.rebalance_timeout_ms, expired)
 
 
-def _check_text(value: str | None, what: str) -> None:
-    if value is not None and not value.strip():
-        raise _invalid(f"{what} can't be empty.")
-
-
-def _invalid(message: str) -> KafkaError:
-    return KafkaError(ErrorCode.INVALID_REQUEST, message)
-
-
 def taking_place(existing: Member, member_id: str) -> Member:
     """A static member's new self starts over with all that the old one had."""
     return existing._replace(member_id=member_id, member_epoch=0, previous_epoch=0)
-
-
-def _check_epoch(member: Member, epoch: int, owned: Reported) -> None:
-    if epoch in (JOINING, member.member_epoch):
-        return
-    if epoch > member.member_epoch:
-        how = "greater"
-    else:
-        # The response with the new epoch may have been lost: then it comes with the one before, and with nothing that
-        # it has not got.
-        if epoch == member.previous_epoch and owned is not None and _is_subset(owned, member):
-            return
-        how = "smaller"
-    raise KafkaError(
-        ErrorCode.FENCED_MEMBER_EPOCH,
-        f"The consumer group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
-        f"({member.member_epoch}). The member must abandon all its partitions and rejoin.",
-    )
-
-
-def _is_subset(owned: Mapping[bytes, Any], member: Member) -> bool:
-    return all(
-        topic_id in member.assigned and all(index in member.assigned[topic_id] for index in indexes)
-        for topic_id, indexes in owned.items()
-    )
