@@ -46,7 +46,12 @@ def members(cluster: PylogdCluster, topic_name: str) -> Iterator[Members]:
     admin = Admin(bootstrap)
     new = NewTopic(topic_name, PARTITIONS, 3)
     admin.client.create_topics([new], operation_timeout=TIMEOUT_S)[topic_name].result(TIMEOUT_S)
-    settings = {"session.timeout.ms": "6000", "max.poll.interval.ms": "60000"}
+    # One assignor for all: a coordinator that takes over knows only the one in use, and refuses who lacks it.
+    settings = {
+        "session.timeout.ms": "6000",
+        "max.poll.interval.ms": "60000",
+        "partition.assignment.strategy": "range",
+    }
     made = Members(bootstrap, f"group.{topic_name}", topic_name, PARTITIONS, settings)
     yield made
     made.stop()
