@@ -184,7 +184,7 @@ def _read(
     except ColdRead as cold:
         plan.cold.append(cold.range)
         if follower and first:
-            _note_progress(partition, target, params)
+            note_progress(partition, target, params)
         return answer
     if found.range is not None:
         answer.records = found.range
@@ -197,7 +197,7 @@ def _read(
                 for aborted in log.aborted_transactions(offset, end)
             ]
     if follower and first:
-        _note_progress(partition, target, params)
+        note_progress(partition, target, params)
         answer.high_watermark = log.high_watermark
     return answer
 
@@ -225,7 +225,8 @@ def nearest_replica(node: Any, partition: Partition, rack: str, offset: int) -> 
     return None if best is None else -best[2]
 
 
-def _note_progress(partition: Partition, target: FetchTarget, params: FetchParams) -> None:
+def note_progress(partition: Partition, target: FetchTarget, params: FetchParams) -> None:
+    """The follower has everything below the offset it asks for."""
     partition.follower_fetched(
         params.replica_id, params.replica_epoch, target.fetch_offset, target.log_start_offset, params.now_ms
     )

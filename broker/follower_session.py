@@ -15,7 +15,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.fetch_plan import FetchParams, Plan, make_plan
+from pylogd.broker.fetch_plan import FetchParams, Plan, make_plan, note_progress
+from pylogd.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
     from pylogd.broker.sessions import FetchTarget, Key
@@ -84,8 +85,9 @@ class FollowerView:
         self.dirty.clear()
         self.behind.clear()
 
-    def start(self, params: FetchParams, named: list[FetchTarget]) -> Plan:
-        """A request has arrived: the fetch offsets count as the follower's progress."""
+    def start(self, params: FetchParams, named: list[FetchTarget]) -> Plan | None:
+        """A request has arrived: the fetch offsets count as the follower's progress. None when there is nothing to send
+        in any partition, which is what a follower that keeps up finds every time."""
         self.fetched_ms = params.now_ms
         dirty = self.dirty
         for key, target in self.behind.items():
@@ -96,16 +98,45 @@ class FollowerView:
             dirty[target.key] = target
         hosted = self._node.replicas.by_id
         watches = self._watches
+        quiet: list[tuple[Partition, FetchTarget]] | None = []
         for key, target in dirty.items():
             partition = hosted.get(key)
+            if partition is None:
+                quiet = None
+                continue
             watch = watches.get(key)
-            if partition is not None and (
-                watch is None or watch.partition is not partition or watch.target is not target
-            ):
+            if watch is None or watch.partition is not partition or watch.target is not target:
                 if watch is not None:
                     watch.leave()
                 watches[key] = _Watch(self, target, partition)
-        return make_plan(self._node, list(dirty.values()), params, first=True)
+            if quiet is not None:
+                if self._at_the_end(partition, target):
+                    quiet.append((partition, target))
+                else:
+                    quiet = None
+        if quiet is None:
+            return make_plan(self._node, list(dirty.values()), params, first=True)
+        try:
+            for partition, target in quiet:
+                note_progress(partition, target, params)
+        except KafkaError:
+            return make_plan(self._node, list(dirty.values()), params, first=True)
+        return None
+
+    def _at_the_end(self, partition: Partition, target: FetchTarget) -> bool:
+        """Whether the follower is valid and has exactly what the leader has."""
+        if (
+            not partition.is_leader
+            or target.current_leader_epoch != partition.leader_epoch
+            or self.replica_id not in partition.followers
+        ):
+            return False
+        log = partition.log
+        return (
+            target.fetch_offset == log.log_end_offset
+            and target.last_fetched_epoch == log.epochs.latest
+            and not log.offline
+        )
 
     def replan(self, params: FetchParams, nowait: bool) -> Plan:
         return make_plan(self._node, list(self.dirty.values()), params, first=False, nowait=nowait)

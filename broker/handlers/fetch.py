@@ -58,8 +58,11 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
     )
     if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
         view = _follower_view(ctx.node, context, params)
-        plan = view.start(params, context.named)
+        maybe = view.start(params, context.named)
         poll: _Poll = _FollowerPoll(ctx, context, view, params, request.max_wait_ms)
+        if maybe is None and request.max_wait_ms > 0 and params.min_bytes > 0:
+            return poll.wait()
+        plan = maybe or view.replan(params, nowait=True)
     else:
         targets = list(context.targets())
         plan = make_plan(ctx.node, targets, params, first=True)
@@ -145,6 +148,11 @@ class _Poll:
 
     def start(self, plan: Plan) -> Deferred:
         self._decide(plan)
+        return self._deferred
+
+    def wait(self) -> Deferred:
+        """There is nothing to send yet."""
+        self._wait(self._deadline - self._ctx.connection.loop.time())
         return self._deferred
 
     def respond(self, plan: Plan) -> FetchResponse:
