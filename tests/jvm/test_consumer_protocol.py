@@ -496,7 +496,8 @@ def written(daemon: Daemon, talker: Talker) -> dict[str, list[Any]]:
                 # When a static member is replaced, Kafka writes the target of its new self twice.
                 if not key[0].startswith(UNSTEADY) and values[-1:] != [(value, decoded.version)]:
                     values.append((value, decoded.version))
-    return found
+    # Members with random ids are written in the order of those.
+    return {key: sorted(set(map(repr, values))) if RANDOM in key else values for key, values in found.items()}
 
 
 #: Groups that write as often as they have to wait.
@@ -522,10 +523,11 @@ def _bare(value: Any, talker: Talker) -> Any:
     if isinstance(value, bytes) and len(value) == 16:
         return talker.plain(value, 0)
     if isinstance(value, str) and RANDOM_ID.fullmatch(value):
-        return "random id"
+        return RANDOM
     return value
 
 
+RANDOM = "random id"
 RANDOM_ID = re.compile(r"(raw-)?[0-9a-f-]{36}|[A-Za-z0-9_-]{22}")
 
 
