@@ -69,8 +69,8 @@ def _replay(shard: Shard, data: bytes, header: batch.BatchHeader, position: int,
     for record in batch.batch_records(data, header, position):
         decoded = decode_record(state.classes, record.key, record.value)
         if decoded is None:
-            kind = record_type(record.key)
-            unknown[kind] = unknown.get(kind, 0) + 1
+            number = record_type(record.key)
+            unknown[number] = unknown.get(number, 0) + 1
             continue
         state.replay(decoded, record.offset, producer_id)
         count += 1
