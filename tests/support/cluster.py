@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from confluent_kafka.admin import AdminClient, NewTopic
 from pylogd.protocol.messages import describe_quorum
 
 from support.broker import Pylogd
@@ -170,3 +171,45 @@ class PylogdCluster:
     def stop(self) -> None:
         for node in reversed(self.nodes.values()):
             node.stop()
+
+
+class MixedCluster:
+    """A JVM controller; one JVM broker and two of ours."""
+
+    JVM, OURS, OTHER = 1, 2, 3
+
+    def __init__(self, directory: Path, settings: dict[str, str]) -> None:
+        self.controller = KafkaController(
+            directory / "controller", {"broker.session.timeout.ms": "4000", "auto.leader.rebalance.enable": "false"}
+        )
+        self.controller.start()
+        where = self.controller.address
+        self.brokers: dict[int, Daemon] = {
+            self.JVM: KafkaBroker(directory / "jvm", self.JVM, where, cluster_id_of(self.controller), settings),
+            self.OURS: PylogdBroker(directory / "ours", self.OURS, where, settings),
+            self.OTHER: PylogdBroker(directory / "other", self.OTHER, where, settings),
+        }
+        for broker in self.brokers.values():
+            broker.start()
+        for broker in self.brokers.values():
+            wait_for_brokers(broker.port, 3)
+        self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
+        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    def create(self, topic: str, replicas: list[list[int]], config: dict[str, str] | None = None) -> None:
+        """Partitions whose first replica leads, known to every broker."""
+        new = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
+        self.admin.create_topics([new])[topic].result(30)
+        wanted = {index: ids[0] for index, ids in enumerate(replicas)}
+        eventually(lambda: all(self.leaders(topic, broker) == wanted for broker in self.brokers.values()))
+
+    def leaders(self, topic: str, broker: Daemon) -> dict[int, int]:
+        """As one broker sees them."""
+        found = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(topic, 30)
+        return {partition.id: partition.leader for partition in found.topics[topic].partitions.values()}
+
+    def stop(self) -> None:
+        for broker in self.brokers.values():
+            if broker.running:
+                broker.stop()
+        self.controller.stop()
