@@ -18,7 +18,7 @@ from bench.table import Row, markdown
 # In the order of a full run: what starts brokers of its own comes last, and the loaded memory is read after the loads.
 GROUPS = [
     "bulk", "requests", "latency", "fanout", "sendfile", "flush", "memory", "startup", "partitions", "groups",
-    "transactions",
+    "transactions", "cluster",
 ]  # fmt: skip
 
 

@@ -15,7 +15,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench import machine
 from bench.brokers import Broker, running
-from bench.load import Load
+from bench.load import Load, run_all
 
 Measurement = dict[str, Any]
 # A warm-up window counts as steady when its cost per request is within this share of the one before.
@@ -151,6 +151,10 @@ class Bench:
         finally:
             for load in loads:
                 load.kill()
+
+    def run_apart(self, loads: list[Load]) -> list[Measurement]:
+        """Runs the loads for what they leave behind."""
+        return run_all(loads)
 
     def alternate(
         self, measure: Callable[[Broker], dict[str, float]], rounds: int | None = None

@@ -1,0 +1,151 @@
+"""Three brokers, replication factor 3, acks=all: throughput, requests, latency, and what happens when one goes.
+
+Each make runs alone, one after the other, on all cores. The time without writes counts from kill -9 of the leader,
+which is not the active controller, to the first acknowledgement of a record sent after it, with a librdkafka producer
+that retries quickly. The time to rejoin counts from starting a stopped broker, while 1 GB has been written without it,
+to its return to every ISR.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from confluent_kafka import Producer
+from confluent_kafka.admin import NewTopic
+
+from bench.cluster import Cluster, cluster, until
+from bench.harness import Bench
+from bench.rows import of
+from bench.table import Row
+
+PARTITIONS = 6
+
+
+def measure(bench: Bench) -> list[Row]:
+    found: dict[str, dict[str, float]] = {}
+    with bench.unpinned():
+        for kind in bench.kinds:
+            with cluster(kind, bench.directory / f"cluster-{kind}") as made:
+                time.sleep(bench.scale(5, 1))
+                found[kind] = {"idle MB": made.resident_mb()}
+                for step in (_bulk, _requests, _latency, _topics, _backlog, _failover):
+                    figures = step(bench, made)
+                    bench.say(f"{made.label}: " + ", ".join(f"{name} {value:,.4g}" for name, value in figures.items()))
+                    found[kind] |= figures
+    return [
+        _row(found, "produce, librdkafka, 1 KiB", "MB/s", at_least=2.0),
+        _row(found, "produce, librdkafka, 1 KiB", "CPU s/GB", at_most=0.5),
+        _row(found, "one-record requests, raw, 4 x 16 in flight", "requests/s", at_least=8.0),
+        _row(found, "one-record requests, raw, 4 x 16 in flight", "CPU us/request"),
+        _row(found, "synchronous, raw, p50", "ms", at_most=0.5),
+        _row(found, "synchronous, raw, p99", "ms", at_most=0.5),
+        _row(found, "1,000 topics created", "s", at_most=1.0),
+        _row(found, "rejoining with a backlog", "s", at_most=1.0),
+        _row(found, "without a write after kill -9 of a leader", "s", at_most=0.1),
+        Row("cluster", "idle", "MB", of(found, "kafka", "idle MB"), of(found, "pylogd", "idle MB"), at_most=0.1),
+    ]
+
+
+def _row(found: dict[str, dict[str, float]], name: str, unit: str, **bounds: Any) -> Row:
+    key = f"{name} {unit}"
+    return Row("cluster", name, unit, of(found, "kafka", key), of(found, "pylogd", key), **bounds)
+
+
+def _bulk(bench: Bench, made: Cluster) -> dict[str, float]:
+    made.create("bulk", PARTITIONS)
+    total = int(bench.scale(400e6, 40e6))
+    common = {"topic": "bulk", "partitions": PARTITIONS, "value_size": 1024, "bytes_total": total}
+    warm = {**common, "bytes_total": total // 4}
+    bench.run(made, [bench.load("librdkafka", "produce", made, **warm)])  # type: ignore[arg-type]
+    done = bench.run(made, [bench.load("librdkafka", "produce", made, **common)])  # type: ignore[arg-type]
+    wrote = done["results"][0]
+    return {
+        "produce, librdkafka, 1 KiB MB/s": wrote["bytes"] / 1e6 / wrote["seconds"],
+        "produce, librdkafka, 1 KiB CPU s/GB": done["cpu_seconds"] / wrote["bytes"] * 1e9,
+    }
+
+
+def _requests(bench: Bench, made: Cluster) -> dict[str, float]:
+    made.create("requests", 4)
+    load = {
+        "topic": "requests", "partitions": 4, "connections": 4, "in_flight": 16, "record_count": 1, "value_size": 100,
+    }  # fmt: skip
+    for seconds in (bench.scale(5, 1), bench.scale(5, 1)):  # the first is to warm up
+        done = bench.run(made, [bench.load("raw", "produce", made, seconds=seconds, **load)])  # type: ignore[arg-type]
+    result = done["results"][0]
+    return {
+        "one-record requests, raw, 4 x 16 in flight requests/s": result["requests"] / result["seconds"],
+        "one-record requests, raw, 4 x 16 in flight CPU us/request": done["cpu_seconds"] / result["requests"] * 1e6,
+    }
+
+
+def _latency(bench: Bench, made: Cluster) -> dict[str, float]:
+    made.create("latency", 1)
+    count = int(bench.scale(3_000, 300))
+    load = bench.load("raw", "produce_latency", made, topic="latency", value_size=100, count=count)  # type: ignore[arg-type]
+    result = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
+    return {"synchronous, raw, p50 ms": result["p50_ms"], "synchronous, raw, p99 ms": result["p99_ms"]}
+
+
+def _topics(bench: Bench, made: Cluster) -> dict[str, float]:
+    """Until every one has its leader."""
+    count = int(bench.scale(1_000, 50))
+    names = [f"many-{n}" for n in range(count)]
+    admin = made.admin()
+    started = time.perf_counter()
+    futures = admin.create_topics([NewTopic(name, 1, 3) for name in names], operation_timeout=120)
+    for future in futures.values():
+        future.result(180)
+
+    def led() -> bool:
+        known = admin.list_topics(timeout=60).topics
+        return all(name in known and known[name].partitions[0].leader >= 0 for name in names)
+
+    until(led)
+    return {"1,000 topics created s": (time.perf_counter() - started) * 1_000 / count}
+
+
+def _backlog(bench: Bench, made: Cluster) -> dict[str, float]:
+    made.create("backlog", PARTITIONS)
+    node = made.nodes[3]
+    node.terminate()
+    total = int(bench.scale(1e9, 50e6))
+    load = {"topic": "backlog", "partitions": PARTITIONS, "value_size": 1024, "bytes_total": total}
+    bench.run_apart([bench.load("librdkafka", "produce", made, **load)])  # type: ignore[arg-type]
+    admin = made.admin()
+    started = time.perf_counter()
+    node.launch()
+    until(lambda: made.in_sync(admin, "backlog") == PARTITIONS, 300)
+    return {"rejoining with a backlog s": time.perf_counter() - started}
+
+
+def _failover(bench: Bench, made: Cluster) -> dict[str, float]:
+    made.create("failover", 1, leader=3)  # restarted last, so not the active controller
+    acknowledged: list[float] = []
+    producer = Producer(
+        {
+            "bootstrap.servers": made.bootstrap,
+            "acks": "all",
+            "linger.ms": 0,
+            "retry.backoff.ms": 10,
+            "reconnect.backoff.ms": 10,
+            "reconnect.backoff.max.ms": 50,
+            "topic.metadata.refresh.fast.interval.ms": 20,
+            "message.timeout.ms": 60_000,
+            "log_level": 0,
+        }
+    )
+
+    def send() -> None:
+        sent = time.perf_counter()
+        producer.produce("failover", b"x", on_delivery=lambda error, _: None if error else acknowledged.append(sent))
+        producer.poll(0.01)
+
+    while len(acknowledged) < 50:
+        send()
+    made.nodes[3].kill()
+    killed = time.perf_counter()
+    while not any(sent > killed for sent in acknowledged):
+        send()
+    return {"without a write after kill -9 of a leader s": time.perf_counter() - killed}
