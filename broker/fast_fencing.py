@@ -5,6 +5,9 @@ two dials of the broker's registered listener, at least 100 ms apart, were refus
 since. A refused dial means that the host is there and nobody listens; a dial that gets no answer means nothing. A
 controller that has just become active has no such connections yet and dials every unfenced broker.
 
+A broker that stopped in good order is fenced already; the same evidence ends its session, so that it is not taken for
+its own double when it comes back.
+
 This is about liveness only. What is written are the ordinary fencing records, and a broker that was fenced by mistake
 learns it from its next heartbeat.
 """
@@ -81,7 +84,7 @@ class FastFencing:
         broker_id, epoch = incarnation
         controller = self._node.controller
         broker = controller.state.image.brokers.get(broker_id)
-        if broker is None or broker.epoch != epoch or broker.fenced or not broker.endpoints:
+        if broker is None or broker.epoch != epoch or not broker.endpoints:
             return
         endpoint = next(iter(broker.endpoints.values()))
         for attempt in range(2):

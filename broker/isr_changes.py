@@ -91,7 +91,8 @@ class IsrChanges:
         )
 
     def _answered(self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]], response: Any) -> bool:
-        """Tells the partitions; True when one of them asks again at once, which needs a pause."""
+        """Tells the partitions; True when one of them asks the same again, which needs a pause."""
+        again = False
         for topic in response.topics:
             for data in topic.partitions:
                 entry = sent.pop((bytes(topic.topic_id), data.partition_index), None)
@@ -106,7 +107,9 @@ class IsrChanges:
                 else:
                     logger.info("%s: the controller refused new in-sync replicas: %s", partition.name, code.name)
                     partition.isr_refused(proposal, code)
-        return bool(self._waiting)
+                    waiting = self._waiting.get((partition.topic_id, partition.index))
+                    again = again or (waiting is not None and waiting[1] is proposal)
+        return again
 
     # -- followers that fall behind
 
