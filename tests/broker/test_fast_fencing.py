@@ -1,0 +1,120 @@
+"""A broker is fenced early only on evidence: its heartbeat connection broke, and twice nobody listened."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pylogd.broker import fast_fencing
+from pylogd.broker.fast_fencing import FastFencing
+from pylogd.controller.registrations import Broker, Endpoint
+from pylogd.runtime.network import Network
+from pylogd.runtime.workers import Workers
+from support.ports import free_ports
+
+EPOCH = 40
+
+
+class Controller:
+    def __init__(self, port: int) -> None:
+        self.active = True
+        endpoints = {"PLAINTEXT": Endpoint("PLAINTEXT", "127.0.0.1", port)}
+        self.broker = Broker(2, EPOCH, bytes(16), endpoints, {}, fenced=False)
+        self.state = SimpleNamespace(image=SimpleNamespace(brokers={2: self.broker}))
+        self.gone: list[tuple[int, int]] = []
+
+    def broker_gone(self, broker_id: int, epoch: int) -> None:
+        self.gone.append((broker_id, epoch))
+
+
+def run(port: int, story: Callable[[FastFencing, Controller], Awaitable[None]]) -> list[tuple[int, int]]:
+    async def main() -> list[tuple[int, int]]:
+        loop = asyncio.get_running_loop()
+        workers = Workers(loop, threads_max=1)
+        controller = Controller(port)
+        node: Any = SimpleNamespace(controller=controller, network=Network(loop, workers), loop=loop, broker_id=1)
+        fencing = FastFencing(node)
+        await story(fencing, controller)
+        while fencing._tasks:
+            await asyncio.wait(list(fencing._tasks.values()))
+            await asyncio.sleep(0)
+        node.network.close()
+        workers.close()
+        return controller.gone
+
+    return asyncio.run(main())
+
+
+@pytest.fixture
+def nobody(monkeypatch: pytest.MonkeyPatch) -> int:
+    """A port where nobody listens."""
+    monkeypatch.setattr(fast_fencing, "PAUSE_SECONDS", 0.05)
+    return free_ports(1)[0]
+
+
+async def lose(fencing: FastFencing, controller: Controller) -> None:
+    connection: Any = object()
+    fencing.heartbeat(connection, 2, EPOCH)
+    fencing.connection_closed(connection)
+
+
+def test_a_process_that_is_gone_is_fenced(nobody: int) -> None:
+    assert run(nobody, lose) == [(2, EPOCH)]
+
+
+def test_one_that_still_listens_is_not() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        assert run(listening.getsockname()[1], lose) == []
+
+
+def test_a_heartbeat_meanwhile_is_a_sign_of_life(nobody: int) -> None:
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        await lose(fencing, controller)
+        await asyncio.sleep(0)
+        fencing.heartbeat(object(), 2, EPOCH)  # type: ignore[arg-type]
+
+    assert run(nobody, story) == []
+
+
+def test_an_older_connection_says_nothing(nobody: int) -> None:
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        old: Any = object()
+        fencing.heartbeat(old, 2, EPOCH)
+        fencing.heartbeat(object(), 2, EPOCH)  # type: ignore[arg-type]
+        fencing.connection_closed(old)
+
+    assert run(nobody, story) == []
+
+
+def test_a_connection_without_heartbeats_says_nothing(nobody: int) -> None:
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        fencing.connection_closed(object())  # type: ignore[arg-type]
+
+    assert run(nobody, story) == []
+
+
+def test_a_newer_incarnation_is_left_alone(nobody: int) -> None:
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        controller.broker.epoch = EPOCH + 1
+        await lose(fencing, controller)
+
+    assert run(nobody, story) == []
+
+
+def test_a_controller_that_is_not_active_does_nothing(nobody: int) -> None:
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        controller.active = False
+        await lose(fencing, controller)
+
+    assert run(nobody, story) == []
+
+
+def test_a_new_active_controller_looks_at_every_unfenced_broker(nobody: int) -> None:
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        fencing.activated()
+
+    assert run(nobody, story) == [(2, EPOCH)]
