@@ -92,6 +92,23 @@ def test_unclean_election_only_where_the_topic_allows_it() -> None:
         assert (after.leader, after.isr, after.leader_epoch, after.leader_recovery_state) == expected
 
 
+def test_a_broker_known_to_be_gone_is_fenced_early_but_never_replaced_uncleanly() -> None:
+    state = with_topic(
+        new_state(2, features={}),
+        {"replicas": [0, 1], "isr": [0]},
+        {"replicas": [0, 1]},
+        unclean_leader_election_enable="true",
+    )
+    state.heartbeats.touch(0, 100, 0)
+    assert brokers.fence_gone_broker(state, 0, 99).records == []  # an earlier incarnation
+    decision = brokers.fence_gone_broker(state, 0, 100)
+    assert [changed(state, decision.records, index=index).leader for index in (0, 1)] == [-1, 1]
+    assert not state.heartbeats.has_session(0, 100, 1)
+    replay(state, decision.records)
+    assert state.image.brokers[0].fenced
+    assert brokers.fence_gone_broker(state, 0, 100).records == []
+
+
 def test_a_replica_in_a_failed_directory_does_not_lead() -> None:
     state = with_topic(
         new_state(3), {"replicas": [0, 1, 2], "directories": [broker_directory(0), b"gone" * 4, broker_directory(2)]}
