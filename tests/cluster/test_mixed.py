@@ -18,9 +18,8 @@ from confluent_kafka import (
     TopicCollection,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient, NewTopic
-from support.cluster import KafkaBroker, KafkaController, PylogdBroker, cluster_id_of, wait_for_brokers
-from support.daemon import Daemon
+from confluent_kafka.admin import NewTopic
+from support.cluster import MixedCluster
 from support.wait import eventually
 
 pytestmark = pytest.mark.jvm
@@ -28,26 +27,11 @@ FAST = {"replica.lag.time.max.ms": "2000", "replica.fetch.wait.max.ms": "100"}
 JVM, OURS, OTHER = 1, 2, 3
 
 
-class Cluster:
+class Cluster(MixedCluster):
     def __init__(self, directory: Path) -> None:
-        self.controller = KafkaController(
-            directory / "controller", {"broker.session.timeout.ms": "4000", "auto.leader.rebalance.enable": "false"}
-        )
-        self.controller.start()
-        where = self.controller.address
-        self.brokers: dict[int, Daemon] = {
-            JVM: KafkaBroker(directory / "jvm", JVM, where, cluster_id_of(self.controller), FAST),
-            OURS: PylogdBroker(directory / "ours", OURS, where, FAST),
-            OTHER: PylogdBroker(directory / "other", OTHER, where, FAST),
-        }
-        for broker in self.brokers.values():
-            broker.start()
-        for broker in self.brokers.values():
-            wait_for_brokers(broker.port, 3)
-        self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        super().__init__(directory, FAST)
 
-    def create(self, topic: str, *replicas: int, **config: str) -> None:
+    def create(self, topic: str, *replicas: int, **config: str) -> None:  # type: ignore[override]
         """One partition whose first replica leads."""
         new = NewTopic(
             topic,
@@ -106,17 +90,12 @@ class Cluster:
         directory = self.brokers[broker_id].data / f"{topic}-0"
         return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
-    def close(self) -> None:
-        for broker in self.brokers.values():
-            broker.stop()
-        self.controller.stop()
-
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     made = Cluster(tmp_path_factory.mktemp("mixed"))
     yield made
-    made.close()
+    made.stop()
 
 
 def numbered(first: int, count: int, size: int = 200) -> list[bytes]:

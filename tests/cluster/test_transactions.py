@@ -8,10 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka.admin import AdminClient, NewTopic
 from pylogd.broker.coordinator.placement import partition_for
-from support.cluster import KafkaBroker, KafkaController, PylogdBroker, cluster_id_of, wait_for_brokers
-from support.daemon import Daemon
+from support.cluster import MixedCluster, wait_for_brokers
 from support.java_transactions import TransactionDriver
 from support.transactional import ConfluentTransactions, TransactionalProducer, committed_offset, read
 from support.wait import eventually
@@ -25,49 +23,15 @@ SETTINGS = {
 }
 
 
-class Cluster:
-    """A JVM controller; one JVM broker and two of ours. Partition n of `__transaction_state` is led by broker n + 1,
-    and so is partition n of every topic; groups are coordinated by broker 2."""
+class Cluster(MixedCluster):
+    """Partition n of `__transaction_state` is led by broker n + 1, and so is partition n of every topic; groups are
+    coordinated by broker 2."""
 
     def __init__(self, directory: Path) -> None:
-        self.controller = KafkaController(
-            directory / "controller", {"broker.session.timeout.ms": "4000", "auto.leader.rebalance.enable": "false"}
-        )
-        self.controller.start()
-        where = self.controller.address
-        self.brokers: dict[int, Daemon] = {
-            JVM: KafkaBroker(directory / "jvm", JVM, where, cluster_id_of(self.controller), SETTINGS),
-            OURS: PylogdBroker(directory / "ours", OURS, where, SETTINGS),
-            OTHER: PylogdBroker(directory / "other", OTHER, where, SETTINGS),
-        }
-        for broker in self.brokers.values():
-            broker.start()
-        for broker in self.brokers.values():
-            wait_for_brokers(broker.port, 3)
-        self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+        super().__init__(directory, SETTINGS)
         compacted = {"cleanup.policy": "compact"}
         self.create("__transaction_state", [[1, 2, 3], [2, 3, 1], [3, 1, 2]], compacted)
         self.create("__consumer_offsets", [[2, 3, 1]], compacted)
-
-    def create(self, topic: str, replicas: list[list[int]], config: dict[str, str] | None = None) -> None:
-        new = NewTopic(topic, len(replicas), replica_assignment=replicas, config=config or {})
-        self.admin.create_topics([new])[topic].result(30)
-        wanted = {index: ids[0] for index, ids in enumerate(replicas)}
-
-        def led() -> bool:
-            for broker in self.brokers.values():
-                found = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0}).list_topics(topic, 30)
-                if {p.id: p.leader for p in found.topics[topic].partitions.values()} != wanted:
-                    return False
-            return True
-
-        eventually(led)
-
-    def stop(self) -> None:
-        for broker in self.brokers.values():
-            broker.stop()
-        self.controller.stop()
 
 
 @pytest.fixture(scope="module")
