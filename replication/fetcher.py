@@ -300,6 +300,10 @@ class Fetcher:
                 # Perhaps damaged on the way, or read while the leader truncated: ask again.
                 logger.error("invalid records fetched for %s at offset %d: %s", name, state.offset, error.message)
                 self._delay(state, now_ms)
+            elif error.code is ErrorCode.KAFKA_STORAGE_ERROR and not state.partition.log.offline:
+                # A full disk: there may be room later.
+                logger.error("replication of %s waits at offset %d: %s", name, state.offset, error.message)
+                self._delay(state, now_ms)
             else:
                 logger.error("replication of %s stops at offset %d: %s", name, state.offset, error.message)
                 self._fail(state)

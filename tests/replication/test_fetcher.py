@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,6 +19,7 @@ from pylogd.protocol.messages.list_offsets import (
 )
 from pylogd.replication.fetcher import NEVER_MS, Fetcher, FetchSettings
 from pylogd.replication.replicas import Replicas
+from pylogd.runtime.files import File
 from support.logs import append, batch, new_log
 
 TOPIC_ID = b"t" * 16
@@ -330,3 +332,20 @@ def test_a_failed_disk_stops_only_its_partition(follower: Follower) -> None:
     follower.answer(data)
     assert list(follower.fetcher.states) == [(OTHER_ID, 0)]
     assert isinstance(follower.ask(), FetchRequest)
+
+
+def test_a_full_disk_is_tried_again(follower: Follower, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(follower.leader, batch(2), 5)
+    follower.start().ask()
+    data = follower.data()
+
+    def full(*args: Any) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(File, "pwrite", full)
+        follower.answer(data)
+    assert follower.log.log_end_offset == 0
+    assert follower.asked(now_ms=20) == [(5, 0, -1, 0)]
+    follower.answer(follower.data())
+    assert follower.log.log_end_offset == 2
