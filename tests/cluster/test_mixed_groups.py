@@ -26,14 +26,48 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MixedCluster]:
     made.stop()
 
 
-def produce(members: Members, start: int, count: int) -> int:
-    values = [
-        Message(str(n).encode(), partition=partition)
-        for n in range(start, start + count)
-        for partition in range(PARTITIONS)
-    ]
-    CLIENTS[2].produce(members.bootstrap, members.topic, values)
-    return start + count
+class Groups:
+    """One group of each protocol, reading the same topic."""
+
+    def __init__(self, bootstrap: str, topic: str) -> None:
+        old = {"session.timeout.ms": "20000", "max.poll.interval.ms": "60000", "partition.assignment.strategy": "range"}
+        self.classic = Members(bootstrap, "classic", topic, PARTITIONS, old)
+        self.consumer = Members(bootstrap, "consumer", topic, PARTITIONS, {"group.protocol": "consumer"})
+        self.total = 0
+
+    def start(self) -> None:
+        for library in LIBRARIES:
+            self.classic.start(library)
+        for _ in range(PARTITIONS):
+            self.consumer.start("confluent-kafka")
+        for members in (self.classic, self.consumer):
+            members.wait_shared(*members.all)
+
+    def produce(self) -> None:
+        values = [
+            Message(str(n).encode(), partition=partition)
+            for n in range(self.total, self.total + 50)
+            for partition in range(PARTITIONS)
+        ]
+        CLIENTS[2].produce(self.classic.bootstrap, self.classic.topic, values)
+        self.total += 50
+        for members in (self.classic, self.consumer):
+            members.wait_read(self.total * PARTITIONS, timeout_s=90)
+            members.wait_shared(*members.all, timeout_s=90)
+
+    def assignments(self) -> list[int]:
+        """How often each member was told what it has."""
+        return [len(member.of("assigned")) for member in self.classic.all + self.consumer.all]
+
+    def leave(self) -> None:
+        for members in (self.classic, self.consumer):
+            for member in members.all:
+                member.leave()
+            members.check_counts(self.total)
+
+    def stop(self) -> None:
+        self.classic.stop()
+        self.consumer.stop()
 
 
 def test_the_coordinator_changes_its_make(cluster: MixedCluster) -> None:
@@ -43,36 +77,27 @@ def test_the_coordinator_changes_its_make(cluster: MixedCluster) -> None:
     cluster.create("__consumer_offsets", [[cluster.JVM, cluster.OURS]], compacted)
     # The records themselves are not on the broker that is killed first.
     cluster.create("t", [[cluster.OTHER]] * PARTITIONS)
-    settings = {"session.timeout.ms": "20000", "partition.assignment.strategy": "range"}
-    members = Members(cluster.bootstrap, "g", "t", PARTITIONS, {**settings, "max.poll.interval.ms": "60000"})
+    groups = Groups(cluster.bootstrap, "t")
     try:
-        started = [members.start(library) for library in LIBRARIES]
-        members.wait_shared(*started)
-        total = produce(members, 0, 50)
-        members.wait_read(total * PARTITIONS)
-        generations = [len(member.of("assigned")) for member in started]
+        groups.start()
+        groups.produce()
+        before = groups.assignments()
 
         cluster.brokers[cluster.JVM].kill()
-        total = produce(members, total, 50)
-        members.wait_read(total * PARTITIONS, timeout_s=90)
-        members.wait_shared(*started, timeout_s=90)
-        # The group was loaded from Kafka's records: nobody had to join again.
-        assert [len(member.of("assigned")) for member in started] == generations
+        groups.produce()
+        # The groups were loaded from Kafka's records: nobody had to join again.
+        assert groups.assignments() == before
 
         cluster.brokers[cluster.JVM].start()
         other = cluster.brokers[cluster.OTHER]
         wait_for_brokers(other.port, 3)
         eventually(lambda: _in_sync(cluster) == {cluster.JVM, cluster.OURS}, timeout_s=60)
         cluster.brokers[cluster.OURS].stop()
-        total = produce(members, total, 50)
-        members.wait_read(total * PARTITIONS, timeout_s=90)
-        members.wait_shared(*started, timeout_s=90)
-        assert [len(member.of("assigned")) for member in started] == generations
-        for member in started:
-            member.leave()
-        members.check_counts(total)
+        groups.produce()
+        assert groups.assignments() == before
+        groups.leave()
     finally:
-        members.stop()
+        groups.stop()
 
 
 def _in_sync(cluster: MixedCluster) -> set[int]:
