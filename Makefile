@@ -3,7 +3,7 @@
 #   make run     serve on 127.0.0.1:9092, data in ./pylogd-data
 #   make test    lint, types, layers and all tests
 #   make soak    the same tests at full numbers
-#   make simulate SEED=n   replay one seed of the Raft simulation, event by event
+#   make simulate SEED=n   replay one seed of the simulation of whole brokers (SIMULATION=raft: of the Raft core)
 #   make bench   side by side with Apache Kafka (ARGS="..." selects parts)
 
 SHELL := /bin/bash
@@ -25,6 +25,9 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name py.typed)
 # The newest Python from 3.11 on that answers; PYTHON=... chooses another.
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
+
+# What `make simulate` replays: broker or raft.
+SIMULATION ?= broker
 
 .PHONY: help run test soak simulate bench lint format clean
 
@@ -53,7 +56,7 @@ soak: lint
 	PYLOGD_SOAK=1 $(BIN)/python -m pytest --timeout 7200 $(ARGS)
 
 simulate: $(DEV_READY)
-	cd tests && ../$(BIN)/python -m support.raft_simulation $(SEED)
+	cd tests && ../$(BIN)/python -m support.$(SIMULATION)_simulation $(SEED) $(ARGS)
 
 bench: $(DEV_READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -30,7 +30,8 @@ def test_quorum_survives(chunk: int) -> None:
         try:
             committed += len(Cluster(seed).run().invariants.committed)
         except Exception as failure:
-            raise AssertionError(f"seed {seed} fails, replay it with: make simulate SEED={seed}") from failure
+            replay = f"make simulate SIMULATION=raft SEED={seed}"
+            raise AssertionError(f"seed {seed} fails, replay it with: {replay}") from failure
     # A simulation in which nothing is ever committed would prove nothing.
     assert committed > SEEDS // CHUNKS * 5
 

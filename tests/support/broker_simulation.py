@@ -147,6 +147,8 @@ class Simulation:
     """One seed."""
 
     topic = "simulated"
+    log_level = logging.INFO
+    clients_class = Clients
 
     def __init__(self, seed: int, log: Callable[[str], None] | None = None, packets: bool = False) -> None:
         self.seed = seed
@@ -175,7 +177,7 @@ class Simulation:
         self.world.observer = self._observe
         self.world.on_error = self._error
         self.violation: BaseException | None = None
-        self.clients = Clients(self)
+        self.clients = self.clients_class(self)
 
     def config_of(self, host: Host) -> dict[str, str]:
         controllers = ",".join(f"host{host_id}:9093" for host_id in self.hosts)
@@ -310,9 +312,18 @@ class Simulation:
 
     def run(self) -> None:
         self.note(f"static quorum {self.static_quorum}, durable {self.durable}, {self.topic_configs}")
+        logger = logging.getLogger("pylogd")
+        before = logger.level, logger.propagate
+        told = _Told(self)
+        logger.addHandler(told)
+        logger.propagate = False
+        logger.setLevel(logging.ERROR if self.log is None else self.log_level)
         try:
             self._run()
         finally:
+            logger.removeHandler(told)
+            logger.setLevel(before[0])
+            logger.propagate = before[1]
             for host in self.hosts.values():
                 if host.alive:
                     host.loop.kill()
@@ -404,18 +415,28 @@ def fingerprint(seed: int) -> str:
 
 
 class _Told(logging.Handler):
-    """Log lines of the brokers, in the time of the simulation."""
+    """Log lines of the brokers, in the time of the simulation. Nothing here justifies an error."""
 
     def __init__(self, simulation: Simulation) -> None:
         super().__init__()
         self._simulation = simulation
 
     def emit(self, record: logging.LogRecord) -> None:
+        simulation = self._simulation
         try:
-            name = getattr(asyncio.get_running_loop(), "name", "?")
+            loop = asyncio.get_running_loop()
         except RuntimeError:
-            name = "?"
-        self._simulation.note(f"{name} {record.levelname} {record.getMessage()}")
+            return
+        if not isinstance(loop, SimulatedLoop) or loop.dead:
+            return
+        text = record.getMessage()
+        simulation.note(f"{loop.name} {record.levelname} {text}")
+        host = simulation.by_loop.get(loop)
+        if record.levelno >= logging.ERROR and (host is None or not host.files.crashed):
+            cause = record.exc_info[1] if record.exc_info else None
+            problem = Violation(f"{loop.name} logs an error: {text}")
+            problem.__cause__ = cause
+            simulation.violated(problem)
 
 
 def main() -> None:
@@ -425,10 +446,8 @@ def main() -> None:
         print(fingerprint(seed))
         return
     simulation = Simulation(seed, log=print, packets="--packets" in arguments)
-    logger = logging.getLogger("pylogd")
-    logger.setLevel(logging.DEBUG if "--debug" in arguments else logging.INFO)
-    logger.addHandler(_Told(simulation))
-    logger.propagate = False
+    if "--debug" in arguments:
+        simulation.log_level = logging.DEBUG
     simulation.run()
     ends = [ledger.end for ledger in simulation.invariants.ledgers.values()]
     count = len(simulation.clients.acknowledged)

@@ -44,7 +44,8 @@ class Clients:
         self.loop = SimulatedLoop(world, "clients")
         self._network = SimulatedNetwork(simulation.internet, "clients", self.loop)
         self._peers: dict[tuple[int, str], Peer] = {}
-        self.leaders: dict[int, int] = {}
+        #: partition -> (leader epoch, broker id), the newest heard of
+        self.leaders: dict[int, tuple[int, int]] = {}
         self.ready = False
         self.writing = True
         self.reading = True
@@ -124,8 +125,9 @@ class Clients:
             return
         for topic in answer.topics:
             for partition in topic.partitions:
-                if partition.leader_id >= 0:
-                    self.leaders[partition.partition_index] = partition.leader_id
+                known = self.leaders.get(partition.partition_index, (-1, -1))
+                if partition.leader_id >= 0 and partition.leader_epoch >= known[0]:
+                    self.leaders[partition.partition_index] = (partition.leader_epoch, partition.leader_id)
 
     # -- producing
 
@@ -168,8 +170,8 @@ class Clients:
         """The offset it is acknowledged at; -1 when it is a duplicate nobody knows the offset of."""
         simulation = self._simulation
         while True:
-            leader = self.leaders.get(index)
-            if leader is None:
+            _, leader = self.leaders.get(index, (-1, -1))
+            if leader < 0:
                 await self._find_leaders()
                 await self._pause()
                 continue
@@ -202,12 +204,15 @@ class Clients:
         simulation = self._simulation
         offset = 0
         while self.reading:
-            leader = self.leaders.get(index)
-            if leader is None:
+            epoch, leader = self.leaders.get(index, (-1, -1))
+            if leader < 0:
                 await self._find_leaders()
                 await self._pause()
                 continue
-            partition = fetch.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1 << 20)
+            # With the epoch, or a leader that was cut off and deposed could find the offset out of its range.
+            partition = fetch.FetchPartition(
+                partition=index, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1 << 20
+            )
             asked = fetch.FetchRequest(
                 max_wait_ms=300,
                 min_bytes=1,

@@ -3,7 +3,7 @@
 The network delays, loses, reorders and duplicates messages and is cut in pieces; disks lose what was not flushed;
 processes die, are restarted, come back with an empty disk; voters are added and removed; snapshots replace logs. The
 invariants are checked after every event. At the end the faults stop, and the quorum must elect a leader, commit, and
-agree. The same seed gives the same run: `make simulate SEED=n` replays one and prints it.
+agree. The same seed gives the same run: `make simulate SIMULATION=raft SEED=n` replays one and prints it.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
+from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from pylogd.controller.raft.node import RaftNode
@@ -24,7 +25,7 @@ from pylogd.controller.records import control_batch
 from pylogd.protocol import batch as batches
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.control import ControlType
-from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.errors import ErrorCode, KafkaError
 
 from support.raft_disk import Disk, SimulatedLog
 from support.raft_invariants import Invariants, Violation
@@ -68,8 +69,11 @@ def snapshot_bytes(kraft_version: int, voters: VoterSet | None, content: bytes, 
 class Machine:
     """One host: a disk, and sometimes a process on it."""
 
-    def __init__(self, cluster: Cluster, machine_id: int, disk: Disk, directory_id: bytes) -> None:
+    def __init__(
+        self, cluster: Cluster, machine_id: int, disk: Disk, directory_id: bytes, can_vote: bool = True
+    ) -> None:
         self._cluster = cluster
+        self.can_vote = can_vote
         self.id = machine_id
         self.disk = disk
         self.directory_id = directory_id
@@ -102,6 +106,7 @@ class Machine:
             endpoints=endpoint(self.id),
             static_voters=cluster.static_voters,
             bootstrap=[Node(-2 - at, "host", id_) for at, id_ in enumerate(sorted(cluster.machines))],
+            can_vote=self.can_vote,
             auto_join=cluster.dynamic,
             timeouts=cluster.timeouts,
             fetch_bytes_max=cluster.rng.choice([200, 1 << 20]),
@@ -153,6 +158,33 @@ class Machine:
         if self.alive and self.incarnation == incarnation:
             self.disk.end_flush(image)
             self.step(lambda now_ms: self.node.flushed(flush, now_ms))
+
+    def leave(self) -> None:
+        """A clean stop: the lead is handed over first, if somebody takes it in time."""
+        cluster, incarnation = self._cluster, self.incarnation
+        cluster.note(f"{self.id} is asked to stop")
+        self.step(self.node.shutdown)
+        deadline_ms = cluster.now_ms + 400
+
+        def stopped() -> None:
+            if not self.alive or self.incarnation != incarnation:
+                return
+            if self.node.shutdown_complete or cluster.now_ms >= deadline_ms:
+                self.stop(power=False)
+                cluster.restart_later(self)
+            else:
+                cluster.after(5, stopped)
+
+        cluster.after(1, stopped)
+
+    def upgrade(self) -> None:
+        """From static to dynamic voters, if all of them have said that they can."""
+        try:
+            changes.upgrade(self.node, 1, self._cluster.now_ms)
+        except KafkaError:
+            return
+        self._cluster.note(f"{self.id} raises kraft.version")
+        self.step(self.node.tick)
 
     def _crash(self, incarnation: int) -> None:
         if self.alive and self.incarnation == incarnation:
@@ -296,7 +328,9 @@ class Cluster:
             self.machines[id_] = Machine(self, id_, Disk(dict(snapshots)), directory_id)
         observers = self.rng.choice([0, 0, 1, 2]) if self.dynamic else self.rng.choice([0, 0, 1])
         for id_ in range(voters + 1, voters + 1 + observers):
-            self.machines[id_] = Machine(self, id_, Disk({}), self._new_directory())
+            # Some never want to vote: brokers.
+            can_vote = self.rng.random() < 0.7
+            self.machines[id_] = Machine(self, id_, Disk({}), self._new_directory(), can_vote)
 
     def _new_directory(self) -> bytes:
         self._directories += 1
@@ -325,8 +359,13 @@ class Cluster:
         return self.machines[key.id].disk.holds(batch)
 
     def _run_until(self, end_ms: int) -> None:
+        at_once = 0
         while self._events and self._events[0][0] <= end_ms:
-            self.now_ms, _, event = heapq.heappop(self._events)
+            when_ms, _, event = heapq.heappop(self._events)
+            at_once = at_once + 1 if when_ms == self.now_ms else 0
+            if at_once > 10_000:
+                raise Violation("time stands still: somebody asks to be woken at once, again and again")
+            self.now_ms = when_ms
             self.steps += 1
             event()
         self.now_ms = end_ms
@@ -362,6 +401,9 @@ class Cluster:
             self.after(rng.choice([100, 600, 1500]), self._heal)
         elif what < 0.58:
             self._stampede()
+        elif what < 0.62:
+            if machine.alive:
+                machine.leave()
         elif what < 0.65 and self.leaders:
             leader = rng.choice(self.leaders)
             self.note(f"{leader.id} is asked to resign")
@@ -371,6 +413,9 @@ class Cluster:
                 machine.snapshot()
         elif self.dynamic:
             self._change_voters(machine)
+        else:
+            for leader in self.leaders:
+                leader.upgrade()
 
     def _stampede(self) -> None:
         """The leader dies and all others notice at once."""
