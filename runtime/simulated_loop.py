@@ -38,11 +38,11 @@ class World:
         #: Told of errors that nobody handled, with the loop they happened on.
         self.on_error: Callable[[SimulatedLoop, dict[str, Any]], None] | None = None
 
-    def at(self, when: float, event: Callable[[], None]) -> None:
+    def at(self, when: float, event: Callable[[], object]) -> None:
         """Something that happens outside every process: on the wire, to a disk, to a power supply."""
         self._push(when, None, event)
 
-    def after(self, delay: float, event: Callable[[], None]) -> None:
+    def after(self, delay: float, event: Callable[[], object]) -> None:
         self._push(self.now + delay, None, event)
 
     def _push(self, when: float, loop: SimulatedLoop | None, event: Any) -> None:

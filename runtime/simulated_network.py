@@ -164,8 +164,10 @@ class _Wire:
             self.resume(0.2 + internet.world.chance.random())  # sent again until somebody answers
             return
         if target.network.loop.dead:
+            answered = isinstance(self._items[0], str)
             self._items.clear()
-            target.wire.put(_RESET)
+            if not answered:  # a reset is never answered with another
+                target.wire.put(_RESET)
             return
         item = self._items.popleft()
         if isinstance(item, bytes) and len(item) > 1 and internet.world.chance.random() < 0.05:
@@ -274,7 +276,7 @@ class SimulatedStream(Stream):
     # -- sending
 
     def send(self, chunks: list[Any]) -> bool:
-        if self._closed or self._loop.dead:
+        if self._closed or self.network.loop.dead:
             return False
         data = b"".join(chunk.read() if isinstance(chunk, FileRange) else chunk for chunk in chunks)
         if len(data) != sum(map(len, chunks)):
@@ -305,8 +307,8 @@ class SimulatedStream(Stream):
         self._own = None
         self._kernel.clear()
         self.network.streams.pop(self, None)
-        if not self._eof and not self._loop.dead:
-            self.wire.put(_RESET if self._loop.world.chance.random() < 0.2 else None)
+        if not self._eof and not self.network.loop.dead:
+            self.wire.put(_RESET if self.network.loop.world.chance.random() < 0.2 else None)
 
     def reset(self) -> None:
         """The wire breaks, or this end's process is gone: the other end will hear of it."""
