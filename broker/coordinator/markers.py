@@ -219,8 +219,9 @@ class Markers:
         if ending.unmarked or ending.obsolete or transaction.state not in PREPARED:
             return
         state = ending.state
-        ending.shard.submit(
+        ending.shard.run(
+            ("complete", transaction.transactional_id),
             lambda effects: state.complete(
                 effects, transaction.transactional_id, ending.producer_id, ending.producer_epoch
-            )
+            ),
         )

@@ -366,7 +366,7 @@ class Shard:
     def activate(self) -> None:
         """The log is replayed. When already the first event fails, another try would fail as well."""
         self.active = self._starting = True
-        self.submit(self.state.loaded)
+        self.run("loaded", self.state.loaded)
         self._starting = False
 
     def new_epoch(self, epoch: int) -> None:

@@ -78,7 +78,7 @@ class Stage:
         )
         self.completed: list[tuple[str, int, int]] = []
         state = SimpleNamespace(complete=lambda effects, *identity: self.completed.append(identity))
-        self.shard = SimpleNamespace(active=True, state=state, epoch=5, submit=lambda event: event(None))
+        self.shard = SimpleNamespace(active=True, state=state, epoch=5, run=lambda name, event: event(None))
         self.markers = subject.Markers(node)
         self.peers: Any = self.markers._peers
 
