@@ -443,11 +443,12 @@ class RaftNode:
         if isinstance(role, Resigned):
             return self._poll_resigned(role, now_ms)
         assert isinstance(role, Unattached)
-        if self.may_run and not self.shutting_down and now_ms >= role.election_deadline_ms:
+        runs = self.may_run and not self.shutting_down
+        if runs and now_ms >= role.election_deadline_ms:
             self.become_prospective(now_ms)
             return now_ms
         deadline_ms = fetching.fetch_from_bootstrap(self, now_ms)
-        return min(deadline_ms, role.election_deadline_ms) if self.may_run else deadline_ms
+        return min(deadline_ms, role.election_deadline_ms) if runs else deadline_ms
 
     def _poll_leader(self, leader: Leader, now_ms: int) -> int:
         if self.shutting_down or leader.resign_requested or now_ms >= leader.check_quorum_at_ms:
@@ -475,7 +476,7 @@ class RaftNode:
             else:
                 self.become_prospective(now_ms)
             return now_ms
-        deadline_ms = role.election_deadline_ms
+        deadline_ms = NEVER_MS if self.shutting_down else role.election_deadline_ms
         if not role.election.lost:
             for voter_id in role.election.unrecorded:
                 voter = self.voters.get(voter_id)
