@@ -10,7 +10,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.replication.isr import Proposal
@@ -55,20 +55,24 @@ class IsrChanges:
     async def _send_all(self) -> None:
         try:
             while self._waiting:
-                sent, self._waiting = self._waiting, {}
+                waiting, self._waiting = self._waiting, {}
+                # Newer metadata may have made some of them pointless.
+                sent = {key: (part, proposal) for key, (part, proposal) in waiting.items() if part.proposal is proposal}
+                if not sent:
+                    continue
                 try:
                     response = await self._node.channel.send(self._request(sent))
                     code = ErrorCode(response.error_code)
-                except KafkaError as error:
-                    code = error.code
-                    response = None
-                if code is ErrorCode.NONE and response is not None:
-                    if not self._answered(sent, response):
-                        continue
-                else:
-                    logger.warning("changing in-sync replicas failed with %s", code.name)
-                    self._waiting = {**sent, **self._waiting}
-                await asyncio.sleep(RETRY_SECONDS)
+                    pause = code is not ErrorCode.NONE or self._answered(sent, response)
+                    if code is not ErrorCode.NONE:
+                        logger.warning("changing in-sync replicas failed with %s", code.name)
+                except Exception:
+                    logger.exception("changing in-sync replicas failed unexpectedly")
+                    pause = True
+                # What was not answered is asked again: a proposal that is forgotten would stay pending for ever.
+                self._waiting = {**sent, **self._waiting}
+                if pause:
+                    await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._sender = None
 
