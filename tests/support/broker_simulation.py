@@ -30,8 +30,9 @@ from support.broker_workload import Clients
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 START_S = 30.0
+EARLY_FAULTS_S = 8.0
 FAULTS_S = 25.0
-HEAL_S = 90.0
+HEAL_S = 60.0
 
 
 class Host:
@@ -162,6 +163,8 @@ class Simulation:
         self.static_quorum = chance.random() < 0.5
         #: Whether acknowledged records are flushed first, so that machines may lose power.
         self.durable = chance.random() < 0.5
+        #: Whether it begins while the cluster is still forming.
+        self.early_faults = chance.random() < 0.25
         self.min_isr = 2
         self.partitions = 2
         self.topic_configs = {"min.insync.replicas": str(self.min_isr)}
@@ -204,6 +207,7 @@ class Simulation:
             "replica.socket.timeout.ms": "3000",
             "replica.fetch.wait.max.ms": "500",
             "request.timeout.ms": "3000",
+            "leader.imbalance.check.interval.seconds": "4",
             "controller.socket.timeout.ms": "3000",
             **quorum,
         }
@@ -333,13 +337,11 @@ class Simulation:
         world = self.world
         for host in self.hosts.values():
             world.after(world.chance.random() * 0.5, host.start)
-        if not world.run_until(START_S, lambda: self.clients.ready):
+        if self.early_faults:
+            self._suffer(EARLY_FAULTS_S)
+        if not world.run_until(world.now + START_S, lambda: self.clients.ready):
             raise Violation("no cluster after the start")
-        self.faulty = True
-        world.after(world.chance.random() * 2, self._fault)
-        world.run_until(world.now + FAULTS_S)
-        self.faulty = False
-        self._heal()
+        self._suffer(FAULTS_S)
         world.run_until(world.now + 1.0)
         self.clients.writing = False
         deadline = world.now + HEAL_S
@@ -355,14 +357,20 @@ class Simulation:
         if not self.clients.acknowledged:
             raise Violation("nothing was acknowledged")
 
-    def _heal(self) -> None:
+    def _suffer(self, seconds: float) -> None:
+        world = self.world
+        self.faulty = True
+        world.after(world.chance.random() * 2, self._fault)
+        world.run_until(world.now + seconds)
+        self.faulty = False
         self.note("the faults end")
         self._mend()
         for host in self.hosts.values():
             host.files.crash_at = None
-            host.workers.slowness = 1.0
-            if host.loop.stopped:
+            if host.lives and host.loop.stopped:
                 self._continue(host.loop)
+            if host.lives:
+                host.workers.slowness = 1.0
 
     def _settled(self) -> bool:
         """Everybody is back, in sync and has been read to the end."""

@@ -53,7 +53,7 @@ class Clients:
         self.acknowledged: list[tuple[int, int, list[bytes]]] = []
         self.read_to: dict[int, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
-        self.loop.call_soon(self._spawn, self._begin())
+        self.loop.call_soon(lambda: self._spawn(self._begin()))
 
     def _spawn(self, coroutine: Any) -> None:
         self._tasks.append(self.loop.create_task(coroutine))
