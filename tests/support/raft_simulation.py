@@ -307,6 +307,7 @@ class Cluster:
         self.duplicates = self.rng.choice([0.0, 0.05])
         self.crash_between = self.rng.choice([0.0, 0.002, 0.01])
         self.crash_after_vote = self.rng.choice([0.0, 0.1, 0.4])
+        self.stampedes = self.rng.choice([0.0, 0.05, 0.3])
         self.machines: dict[int, Machine] = {}
         self.network = Network(self)
         self.invariants = Invariants(self)
@@ -382,6 +383,9 @@ class Cluster:
     def _fault(self) -> None:
         rng = self.rng
         machine = rng.choice(list(self.machines.values()))
+        if rng.random() < self.stampedes:
+            self._stampede()
+            return
         what = rng.random()
         if what < 0.25:
             leaders = self.leaders
@@ -399,9 +403,7 @@ class Cluster:
             self.network.group = {id_: rng.randint(0, 1) for id_ in self.machines}
             self.note(f"partition {self.network.group}")
             self.after(rng.choice([100, 600, 1500]), self._heal)
-        elif what < 0.58:
-            self._stampede()
-        elif what < 0.62:
+        elif what < 0.60:
             if machine.alive:
                 machine.leave()
         elif what < 0.65 and self.leaders:
