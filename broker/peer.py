@@ -19,7 +19,7 @@ from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
 from pylogd.protocol.api import APIS, ApiKey
-from pylogd.protocol.errors import KafkaError, ProtocolError
+from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.framing import decode_response, decode_response_header, encode_request
 
 if TYPE_CHECKING:
@@ -39,11 +39,12 @@ Handler = Callable[[Any, "PeerError | None"], None]
 
 class PeerError(Exception):
     """The peer did not answer: unreachable, gone, too slow, or it does not know the API. `refused`: its host is there
-    and nobody listens."""
+    and nobody listens. `unsupported`: the versions it knows have no place for what was asked."""
 
-    def __init__(self, reason: str, refused: bool = False) -> None:
+    def __init__(self, reason: str, refused: bool = False, unsupported: bool = False) -> None:
         super().__init__(reason)
         self.refused = refused
+        self.unsupported = unsupported
 
 
 class _Asked:
@@ -155,7 +156,11 @@ class Peer:
                 raise PeerError(f"{self} does not serve {asked.key.name} version {asked.version}")
             self._put(asked)
         except (PeerError, KafkaError) as failure:
-            problem = failure if isinstance(failure, PeerError) else PeerError(str(failure))
+            if isinstance(failure, PeerError):
+                problem = failure
+            else:
+                unsupported = failure.code is ErrorCode.UNSUPPORTED_VERSION
+                problem = PeerError(str(failure), unsupported=unsupported)
             self._loop.call_soon(asked.handler, None, problem)
 
     def _put(self, asked: _Asked) -> None:

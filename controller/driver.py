@@ -259,7 +259,8 @@ class QuorumDriver:
                 self._refusing.add(node_id)
                 self._tell_changed()
             had_answered = self.follows
-            error = ErrorCode.BROKER_NOT_AVAILABLE
+            unsupported = bool(getattr(failure, "unsupported", False))
+            error = ErrorCode.UNSUPPORTED_VERSION if unsupported else ErrorCode.BROKER_NOT_AVAILABLE
             self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
             leader_id, now_ms = self.leader_id, self._clock.monotonic_ms()
             if to_leader and leader_id is not None and self._evidence.failed(refused, had_answered, now_ms):

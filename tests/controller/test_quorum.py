@@ -273,3 +273,15 @@ def test_a_static_quorum_becomes_a_dynamic_one(tmp_path: Path) -> None:
         assert not quorum.failures
 
     run(main())
+
+
+def test_voters_without_pre_votes_are_asked_for_their_vote_at_once(tmp_path: Path) -> None:
+    async def main() -> None:
+        quorum = Quorum(tmp_path)
+        quorum.without_pre_vote = True
+        for node_id in quorum.ids:
+            await quorum.start(node_id)
+        await quorum.active()
+        await quorum.close()
+
+    run(main())

@@ -37,6 +37,10 @@ class Refused(Exception):
     refused = True
 
 
+class Unsupported(Exception):
+    unsupported = True
+
+
 class _Peer:
     """A connection to the controller at a port (which is its id)."""
 
@@ -56,6 +60,9 @@ class _Peer:
             return  # silence
         if member is None:
             handler(None, Refused())
+            return
+        if request.API_KEY == ApiKey.VOTE and quorum.without_pre_vote and request.topics[0].partitions[0].pre_vote:
+            handler(None, Unsupported())
             return
         if request.API_KEY == ApiKey.API_VERSIONS:
             feature = api_versions.SupportedFeatureKey("kraft.version", 0, 1)
@@ -95,6 +102,8 @@ class Quorum:
         self.config = config or MetadataLogConfig()
         self.running: dict[int, Member] = {}
         self.cut_off: set[int] = set()
+        #: the controllers are so old that they know no pre-votes
+        self.without_pre_vote = False
         self.failures: list[BaseException] = []
 
     def _format(self, node_id: int) -> Path:
