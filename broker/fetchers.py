@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from pylogd.broker.peer import Peer, PeerError
-from pylogd.replication.fetcher import NEVER_MS, Fetcher, FetchSettings, Key
+from pylogd.replication.fetch_state import FetchSettings, Key
+from pylogd.replication.fetcher import NEVER_MS, Fetcher
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition

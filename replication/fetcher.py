@@ -26,7 +26,9 @@ from pylogd.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
-from pylogd.replication.truncation import out_of_range_offset, truncation_offset
+from pylogd.replication.fetch_state import FetchSettings, FetchState, Key
+from pylogd.replication.offset_search import OffsetSearch
+from pylogd.replication.truncation import truncation_offset
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
@@ -34,8 +36,6 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 NEVER_MS = 1 << 62
-_LATEST = -1
-_EARLIEST = -2
 _INT32_MAX = 0x7FFFFFFF
 #: The first pause after an error of one partition; it doubles up to `replica.fetch.backoff.ms`. Most such errors mean
 #: that the leader has not heard yet that it leads, which takes milliseconds.
@@ -48,67 +48,6 @@ _SESSION_ERRORS = frozenset(
         int(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR),
     )
 )
-
-Key = tuple[bytes, int]
-
-
-class FetchSettings:
-    """`replica.fetch.*` of this broker."""
-
-    __slots__ = ("backoff_ms", "max_bytes", "min_bytes", "response_bytes_max", "wait_ms_max")
-
-    def __init__(
-        self,
-        *,
-        max_bytes: int = 1 << 20,
-        min_bytes: int = 1,
-        wait_ms_max: int = 500,
-        response_bytes_max: int = 10 << 20,
-        backoff_ms: int = 1000,
-    ) -> None:
-        self.max_bytes = max_bytes
-        self.min_bytes = min_bytes
-        self.wait_ms_max = wait_ms_max
-        self.response_bytes_max = response_bytes_max
-        self.backoff_ms = backoff_ms
-
-
-class FetchState:
-    """What one partition fetches next."""
-
-    __slots__ = (
-        "backoff_ms",
-        "key",
-        "lag",
-        "last_epoch",
-        "leader_end_offset",
-        "leader_epoch",
-        "offset",
-        "partition",
-        "ready_ms",
-        "sent_offset",
-        "sent_start",
-    )
-
-    def __init__(self, partition: Partition, leader_epoch: int) -> None:
-        log = partition.log
-        self.partition = partition
-        self.key: Key = (partition.topic_id, partition.index)
-        self.leader_epoch = leader_epoch
-        self.last_epoch: int = log.epochs.latest
-        if self.last_epoch < 0 and log.log_end_offset > log.high_watermark:
-            # Without epochs nobody can tell which records the leader has: only replicated ones stay.
-            partition.truncate_to(log.high_watermark)
-        self.offset: int = log.log_end_offset
-        #: Offset and log start the session at the leader has; -1 when it does not have this partition.
-        self.sent_offset = -1
-        self.sent_start = -1
-        #: Behind the leader's high watermark by so many records; None until the first answer.
-        self.lag: int | None = None
-        self.ready_ms = 0
-        self.backoff_ms = 0
-        #: The leader's end while an offset out of range is sorted out.
-        self.leader_end_offset = -1
 
 
 class Fetcher:
@@ -129,7 +68,7 @@ class Fetcher:
         self._forgotten: dict[Key, None] = {}
         #: Waiting for the end of a pause; for an answer about the leader's ends; for their own disk.
         self._delayed: dict[Key, FetchState] = {}
-        self._lost: dict[Key, FetchState] = {}
+        self._search = OffsetSearch()
         self._flushing: dict[Key, FetchState] = {}
         self._in_flight: Any = None
 
@@ -161,8 +100,9 @@ class Fetcher:
     def _drop(self, state: FetchState) -> None:
         key = state.key
         del self.states[key]
-        for table in (self._changed, self._delayed, self._lost, self._flushing):
+        for table in (self._changed, self._delayed, self._flushing):
             table.pop(key, None)
+        self._search.discard(key)
         if state.sent_offset >= 0:
             self._forgotten[key] = None
 
@@ -176,8 +116,8 @@ class Fetcher:
         if self._in_flight is not None or self._flushing:
             return None
         self._end_delays(now_ms)
-        if self._lost:
-            self._in_flight = self._list_offsets()
+        if self._search:
+            self._in_flight = self._search.request(self.broker_id)
         elif len(self.states) > len(self._delayed):
             self._in_flight = self._fetch()
         return self._in_flight
@@ -190,7 +130,7 @@ class Fetcher:
         for key, state in list(self._delayed.items()):
             if state.ready_ms <= now_ms:
                 del self._delayed[key]
-                if key not in self._lost:
+                if key not in self._search:
                     self._changed[key] = state
                     self._forgotten.pop(key, None)
 
@@ -367,8 +307,7 @@ class Fetcher:
         if code == ErrorCode.OFFSET_OUT_OF_RANGE:
             logger.info("%s: offset %d is out of the range of its leader %d", name, state.offset, self.leader_id)
             self._leave_session(state)
-            state.leader_end_offset = -1
-            self._lost[state.key] = state
+            self._search.add(state)
         elif code == ErrorCode.FENCED_LEADER_EPOCH:
             # The leader is ahead of our metadata, which will come.
             logger.info("%s: leader epoch %d is fenced, waiting for new metadata", name, state.leader_epoch)
@@ -394,64 +333,32 @@ class Fetcher:
         self._drop(state)
         self.failed_partitions[state.key] = state
 
-    # -- an offset out of range: ask where the leader ends, then where it starts ---------------------------------------
-
-    def _list_offsets(self) -> Any:
-        from pylogd.protocol.messages import list_offsets as m
-
-        topics: dict[str, Any] = {}
-        for state in self._lost.values():
-            partition = state.partition
-            topic = topics.setdefault(partition.topic, m.ListOffsetsTopic(name=partition.topic, partitions=[]))
-            topic.partitions.append(
-                m.ListOffsetsPartition(
-                    partition_index=partition.index,
-                    current_leader_epoch=state.leader_epoch,
-                    timestamp=_LATEST if state.leader_end_offset < 0 else _EARLIEST,
-                )
-            )
-        return m.ListOffsetsRequest(replica_id=self.broker_id, topics=list(topics.values()))
+    # -- an offset out of range ----------------------------------------------------------------------------------------
 
     def _offsets_listed(self, response: Any, now_ms: int) -> None:
-        lost = {(state.partition.topic, state.partition.index): state for state in self._lost.values()}
-        for topic in response.topics:
-            for data in topic.partitions:
-                state = lost.get((topic.name, data.partition_index))
-                if state is None:
-                    continue
-                if data.error_code:
-                    del self._lost[state.key]
-                    state.leader_end_offset = -1
-                    self._refused(state, data.error_code, now_ms)
-                    continue
-                try:
-                    self._offset_listed(state, data.offset)
-                except KafkaError as error:
-                    logger.error("replication of %s stops: %s", state.partition.name, error.message)
-                    self._fail(state)
+        for state, code, offset in self._search.answers(response):
+            if code:
+                self._search.discard(state.key)
+                self._refused(state, code, now_ms)
+                continue
+            try:
+                self._continue_at(state, offset)
+            except KafkaError as error:
+                logger.error("replication of %s stops: %s", state.partition.name, error.message)
+                self._fail(state)
 
-    def _offset_listed(self, state: FetchState, offset: int) -> None:
-        log = state.partition.log
-        if state.leader_end_offset < 0 and offset >= log.log_end_offset:
-            state.leader_end_offset = offset  # and now where it starts
+    def _continue_at(self, state: FetchState, offset: int) -> None:
+        found = self._search.learn(state, offset)
+        if found is None:
             return
-        if state.leader_end_offset < 0:
-            target, stale = out_of_range_offset(log.log_end_offset, log.log_start_offset, offset)
-        else:
-            target, stale = out_of_range_offset(log.log_end_offset, offset, state.leader_end_offset)
-        del self._lost[state.key]
-        state.leader_end_offset = -1
-        logger.warning(
-            "%s: fetching continues at offset %d instead of %d%s",
-            state.partition.name,
-            target,
-            state.offset,
-            ", the log starts anew" if stale else "",
-        )
+        target, stale = found
+        partition = state.partition
+        anew = ", the log starts anew" if stale else ""
+        logger.warning("%s: fetching continues at offset %d, not %d%s", partition.name, target, state.offset, anew)
         if stale:
-            state.partition.restart_at(target)
+            partition.restart_at(target)
         else:
-            state.partition.truncate_to(target)
+            partition.truncate_to(target)
         self._resume(state, target)
 
 

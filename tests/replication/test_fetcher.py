@@ -17,7 +17,8 @@ from pylogd.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from pylogd.replication.fetcher import NEVER_MS, Fetcher, FetchSettings
+from pylogd.replication.fetch_state import FetchSettings
+from pylogd.replication.fetcher import NEVER_MS, Fetcher
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.files import File
 from support.logs import append, batch, new_log

@@ -1,0 +1,70 @@
+"""How a follower fetches (`replica.fetch.*`), and how far it is in one partition."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pylogd.replication.partition import Partition
+
+#: Topic id and index of a partition.
+Key = tuple[bytes, int]
+
+
+class FetchSettings:
+    """`replica.fetch.*` of this broker."""
+
+    __slots__ = ("backoff_ms", "max_bytes", "min_bytes", "response_bytes_max", "wait_ms_max")
+
+    def __init__(
+        self,
+        *,
+        max_bytes: int = 1 << 20,
+        min_bytes: int = 1,
+        wait_ms_max: int = 500,
+        response_bytes_max: int = 10 << 20,
+        backoff_ms: int = 1000,
+    ) -> None:
+        self.max_bytes = max_bytes
+        self.min_bytes = min_bytes
+        self.wait_ms_max = wait_ms_max
+        self.response_bytes_max = response_bytes_max
+        self.backoff_ms = backoff_ms
+
+
+class FetchState:
+    """What one partition fetches next."""
+
+    __slots__ = (
+        "backoff_ms",
+        "key",
+        "lag",
+        "last_epoch",
+        "leader_end_offset",
+        "leader_epoch",
+        "offset",
+        "partition",
+        "ready_ms",
+        "sent_offset",
+        "sent_start",
+    )
+
+    def __init__(self, partition: Partition, leader_epoch: int) -> None:
+        log = partition.log
+        self.partition = partition
+        self.key: Key = (partition.topic_id, partition.index)
+        self.leader_epoch = leader_epoch
+        self.last_epoch: int = log.epochs.latest
+        if self.last_epoch < 0 and log.log_end_offset > log.high_watermark:
+            # Without epochs nobody can tell which records the leader has: only replicated ones stay.
+            partition.truncate_to(log.high_watermark)
+        self.offset: int = log.log_end_offset
+        #: Offset and log start the session at the leader has; -1 when it does not have this partition.
+        self.sent_offset = -1
+        self.sent_start = -1
+        #: Behind the leader's high watermark by so many records; None until the first answer.
+        self.lag: int | None = None
+        self.ready_ms = 0
+        self.backoff_ms = 0
+        #: The leader's end while an offset out of range is sorted out.
+        self.leader_end_offset = -1
