@@ -177,6 +177,10 @@ class MetadataLog:
         return self.files.read_bytes(self.snapshot_path(snapshot_id))
 
     def snapshot_written(self, snapshot_id: SnapshotId) -> None:
+        """A snapshot is whole. One that was overtaken by a fetched snapshot while it was written is not kept."""
+        if snapshot_id.offset < self.log.log_start_offset:
+            self.files.unlink(self.snapshot_path(snapshot_id))
+            return
         if snapshot_id not in self.snapshots:
             self.snapshots.append(snapshot_id)
             self.snapshots.sort()
