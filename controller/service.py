@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -35,15 +36,17 @@ from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.records import VersionedRecord, decode_batches
 from pylogd.controller.registrations import Endpoint
-from pylogd.controller.snapshot import SnapshotId, replay_snapshot
+from pylogd.controller.snapshot import SnapshotContents, SnapshotId, replay_steps
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
 
 UNCLEAN_ELECTION_INTERVAL_MS = 5 * 60 * 1000
+#: How long a turn of the event loop may be spent on replaying metadata.
+SLICE_SECONDS = 0.005
 
 #: What the controller answers, here and on its listener, by first and last version.
 SERVED: dict[ApiKey, tuple[int, int]] = {
@@ -148,6 +151,10 @@ class Controller:
         self.active = False
         #: owns the state: what it appends is replayed before it is committed
         self._leading = False
+        self._stopping = False
+        #: committed records that are still to be replayed
+        self._steps: deque[Iterator[None]] = deque()
+        self._replaying: asyncio.Task[None] | None = None
         self._activated: asyncio.Future[None] = loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         #: called when this controller has become the active one
@@ -193,22 +200,52 @@ class Controller:
 
     def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
         """The quorum hands over what is committed: from this snapshot on."""
-        self.state.image = ClusterImage()
-        replay_snapshot(data, self.state.image, snapshot_id)
+        self._steps.clear()
+        image = self.state.image = ClusterImage()
+        self._replay_soon(replay_steps(data, image, snapshot_id, SnapshotContents()))
 
     def committed(self, batches: Sequence[bytes | bytearray]) -> None:
         """Records of the active controller. What this one appended itself is replayed already."""
-        if self._leading:
-            return
+        if not self._leading:
+            for data in batches:
+                self._replay_soon(self._replay(data))
+
+    def _replay(self, data: bytes | bytearray) -> Iterator[None]:
         image = self.state.image
-        for data in batches:
-            for batch in decode_batches(data):
-                image.epoch = batch.epoch
-                if batch.control:
-                    image.offset = batch.last_offset
-                else:
-                    for offset, record in enumerate(batch.records, batch.base_offset):
-                        image.replay(record, offset)
+        for batch in decode_batches(data):
+            image.epoch = batch.epoch
+            if batch.control:
+                image.offset = batch.last_offset
+            else:
+                for offset, record in enumerate(batch.records, batch.base_offset):
+                    image.replay(record, offset)
+            yield
+
+    def _replay_soon(self, steps: Iterator[None]) -> None:
+        """At once when it is little; otherwise in slices, since a broker may share this event loop."""
+        self._steps.append(steps)
+        if self._replaying is None and not self._run_steps(SLICE_SECONDS):
+            self._replaying = self._loop.create_task(self._run_all_steps())
+
+    def _run_steps(self, seconds_max: float) -> bool:
+        """True when nothing is left to replay."""
+        time = self._loop.time
+        deadline = time() + seconds_max
+        while self._steps:
+            for _ in self._steps[0]:
+                if time() >= deadline:
+                    return False
+            self._steps.popleft()
+        return True
+
+    async def _run_all_steps(self) -> None:
+        try:
+            while not self._run_steps(SLICE_SECONDS):
+                await asyncio.sleep(0)
+        except (KafkaError, ProtocolError, ValueError) as error:
+            self.driver.fail(error)
+        finally:
+            self._replaying = None
 
     def lead(self, epoch: int) -> None:
         """This controller is the active one now; writes what a new cluster or a new controller needs."""
@@ -220,6 +257,7 @@ class Controller:
 
     def _lead(self) -> None:
         state, driver = self.state, self.driver
+        self._run_steps(float("inf"))
         self._leading = True
         state.kraft_version = driver.kraft_version
         state.voters = driver.voter_ids
@@ -261,7 +299,8 @@ class Controller:
         self._leading = self.active = False
         self._cancel_timers()
         self.state.image = ClusterImage()
-        self.driver.hand_over(self)
+        if not self._stopping:
+            self.driver.hand_over(self)
 
     def failed(self, error: BaseException) -> None:
         """The quorum cannot go on here."""
@@ -278,6 +317,7 @@ class Controller:
     async def stop(self) -> None:
         """Takes no more requests; what was appended is durable afterwards."""
         self.active = False
+        self._stopping = True
         self._cancel_timers()
         await self.driver.close()
 
@@ -383,8 +423,11 @@ class Controller:
     def _append(self, records: list[VersionedRecord], *, atomic: bool = True) -> int:
         """Appends and replays; the state and the log move together."""
         base = self.driver.end_offset
-        last = self.driver.append(records, atomic=atomic)
         image = self.state.image
+        last = self.driver.append(records, atomic=atomic)
+        if self.state.image is not image:
+            # The append was the moment to notice that the lead is lost: the state has begun anew without these records.
+            raise KafkaError(ErrorCode.NOT_CONTROLLER, "the lead was lost before this was committed")
         replay = image.replay
         for offset, (message, _) in enumerate(records, base):
             replay(message, offset)
