@@ -202,7 +202,7 @@ class QuorumDriver:
         try:
             self._do(event(self._clock.monotonic_ms()))
         except (RaftError, KafkaError, OSError, ProtocolError, ValueError) as error:
-            self._fail(error)
+            self.fail(error)
 
     def _do(self, out: Output) -> None:
         if out.hard_state is not None:
@@ -322,7 +322,7 @@ class QuorumDriver:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller") from None
         except (KafkaError, OSError) as error:
             # The records were replayed into a state that will never be durable: this controller is done.
-            self._fail(error)
+            self.fail(error)
             raise
         self.snapshots.bytes_since += len(batch)
         self._do(out)
@@ -350,7 +350,7 @@ class QuorumDriver:
                     self.log.flushed(plan)
                 self._event(partial(self.node.flushed, wish))
         except Exception as error:
-            self._fail(error)
+            self.fail(error)
         finally:
             self._flushing = None
 
@@ -409,7 +409,8 @@ class QuorumDriver:
             if not future.done():
                 future.set_result(None)
 
-    def _fail(self, error: BaseException) -> None:
+    def fail(self, error: BaseException) -> None:
+        """This node's part in the quorum ends here."""
         if self._failure is not None:
             return
         self._failure = error
@@ -432,7 +433,7 @@ class QuorumDriver:
             return  # half a metadata transaction is no state to start from
         end_offset = image.offset + 1
         latest = self.log.latest_snapshot
-        if latest is not None and end_offset <= latest.offset:
+        if end_offset <= (0 if latest is None else latest.offset):
             return
         membership = self.node.membership
         version = membership.versions.at(end_offset - 1) or 0

@@ -233,6 +233,15 @@ class SnapshotContents:
 def replay_snapshot(data: bytes, image: ClusterImage, snapshot_id: SnapshotId) -> SnapshotContents:
     """Replays a whole snapshot file into `image`, which must be empty."""
     contents = SnapshotContents()
+    for _ in replay_steps(data, image, snapshot_id, contents):
+        pass
+    return contents
+
+
+def replay_steps(
+    data: bytes, image: ClusterImage, snapshot_id: SnapshotId, contents: SnapshotContents
+) -> Iterator[None]:
+    """The same batch by batch, for those who have something else to do in between."""
     finished = False
     at = snapshot_id.offset - 1
     for batch in decode_batches(data):
@@ -247,8 +256,8 @@ def replay_snapshot(data: bytes, image: ClusterImage, snapshot_id: SnapshotId) -
                 contents.voters = record.message
             elif record.kind is ControlType.SNAPSHOT_FOOTER:
                 finished = True
+        yield
     if not finished:
         raise ValueError(f"snapshot {snapshot_id.filename} has no footer")
     image.offset = at
     image.epoch = snapshot_id.epoch
-    return contents

@@ -113,7 +113,7 @@ def test_a_leader_that_was_cut_off_forgets_what_it_could_not_commit(tmp_path: Pa
         await quorum.ask(new, topic("new"))
         reply = await lost
         assert reply.topics[0].error_code == ErrorCode.NOT_CONTROLLER, "it resigned when nobody fetched any more"
-        assert topics_of(old) == {"kept"}
+        await eventually(lambda: topics_of(old) == {"kept"})
         quorum.cut_off = set()
         await eventually(lambda: topics_of(old) == topics_of(new))
         assert "lost" not in topics_of(new)
