@@ -15,7 +15,7 @@ from pylogd.controller.service import SERVED, Timings
 from pylogd.controller.snapshot import SnapshotId, replay_snapshot
 from pylogd.protocol.api import request_class
 from pylogd.protocol.control import ControlType
-from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import (
     broker_heartbeat,
     create_topics,
@@ -428,3 +428,26 @@ def test_every_api_answers_at_every_version(tmp_path: Path) -> None:
             assert (reply.error_code, reply.endpoint_type, reply.controller_id) == (0, 2, 1)
 
     run(main())
+
+
+def test_a_lead_that_is_lost_in_an_append_leaves_no_trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An append may be the moment at which the quorum notices that nobody follows: what was decided is gone with it."""
+
+    async def run() -> None:
+        async with RunningController(tmp_path) as running:
+            controller = running.controller
+            append = controller.driver.append
+
+            def lose(records: Any, *, atomic: bool = True) -> int:
+                last = append(records, atomic=atomic)
+                controller.resign()
+                return last
+
+            monkeypatch.setattr(controller.driver, "append", lose)
+            monkeypatch.setattr(controller.driver, "hand_over", lambda subscriber: None)
+            with pytest.raises(KafkaError) as refusal:
+                controller._write_no_op()
+            assert refusal.value.code is ErrorCode.NOT_CONTROLLER
+            assert controller.state.image.offset == -1
+
+    asyncio.run(run())
