@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pylogd.controller.raft.requests import Inbound
 
 
+#: Most bytes of records in one answer, whatever is asked for; a larger batch goes alone.
+ANSWER_BYTES_MAX = 8 << 20
+
+
 # -- the follower --------------------------------------------------------------------------------------------------
 
 
@@ -170,7 +174,8 @@ def fetch_answer(node: RaftNode, inbound: Inbound, partition: Any) -> tuple[Any,
     role, log = node.role, node.log
     assert isinstance(role, Leader)
     found = match(log, partition.fetch_offset, partition.last_fetched_epoch)
-    records = log.read(partition.fetch_offset, inbound.request.max_bytes) if found.valid else b""
+    limit = min(inbound.request.max_bytes, ANSWER_BYTES_MAX)
+    records = log.read(partition.fetch_offset, limit) if found.valid else b""
     response = wire.fetch_response(
         node.leader_info,
         inbound.listener,

@@ -467,6 +467,7 @@ class RaftNode:
                 )
                 self.send(node, request, now_ms)
             leader.told_voters(now_ms)
+            leader.forget_inactive(now_ms)
         return min(deadline_ms, leader.begin_quorum_at_ms) if len(self.voters) > 1 else deadline_ms
 
     def _poll_nominee(self, role: Nominee, now_ms: int) -> int:
