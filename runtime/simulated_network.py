@@ -315,7 +315,7 @@ class SimulatedStream(Stream):
     def cut_short(self) -> None:
         """The frame's length is already on its way: the peer can only be told by hanging up."""
         self.wire.put(_RESET)
-        if not self._loop.dead:
+        if not self.network.loop.dead:
             self._loop.call_soon(self._lose, "the log was truncated under a reply being sent")
 
     def taken(self, size: int) -> None:
