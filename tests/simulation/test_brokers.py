@@ -13,7 +13,6 @@ from pylogd.broker import fetch_plan
 from pylogd.controller.decide.partition_change import PartitionChange
 from pylogd.controller.driver import QuorumDriver
 from pylogd.protocol.errors import ErrorCode
-from pylogd.replication import isr
 from pylogd.replication.fetcher import Fetcher
 from pylogd.replication.partition import Partition
 from pylogd.replication.waiters import Waiters
@@ -93,12 +92,6 @@ def _acknowledge_failures(self: Waiters, code: ErrorCode) -> None:
     self.wake()
 
 
-def _anybody_may_join(partition: Partition, replica_id: int) -> Any:
-    if partition.proposal is not None or replica_id in partition.isr:
-        return None
-    return isr._proposal(partition, (*partition.isr, replica_id), replica_id)
-
-
 def _anybody_may_lead(self: PartitionChange, replica: int) -> bool:
     return self._is_acceptable(replica)
 
@@ -111,7 +104,6 @@ MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "consumers see the log end": (fetch_plan, "CONSUMER", -99),
     "a follower fetches before it has flushed": (Partition, "flush_gates_acks", False),
     "min.insync.replicas ignored": (Partition, "min_isr", 1),
-    "a lagging follower joins the in-sync replicas": (isr, "expansion", _anybody_may_join),
     "a lost leadership acknowledges": (Waiters, "fail", _acknowledge_failures),
     "anybody may lead": (PartitionChange, "_may_lead", _anybody_may_lead),
     "votes and epochs of the quorum are forgotten": (QuorumDriver, "_persist", lambda *_: None),
