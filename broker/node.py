@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("pylogd.broker")
 
+#: How long a controller that has just joined waits for its place among the voters before it says that it is ready.
+_VOTE_WAIT_S = 15
+
 
 class Node:
     """Everything a handler may ask for. Attributes that only one role has are set by `start`."""
@@ -163,8 +166,10 @@ class Node:
         config = self.config
         formatter = Formatter(config, self.files, self.clock, self.chance.randbytes)
         self._bind()
+        joined = False
         if not formatter.found and not formatter.is_alone() and not (config.is_controller and config.voters):
             await self._join_cluster(formatter)
+            joined = True
         directories = formatter.prepare()
         self.cluster_id = directories.cluster_id
         for path, reason in directories.failed.items():
@@ -177,6 +182,8 @@ class Node:
             self._observe(directories)
         if config.is_broker:
             await self._start_broker()
+        if config.is_controller and joined:
+            await self._await_vote()
 
     def _bind(self) -> None:
         """Take the ports before anything is written: a port in use is the most common reason of a failed start."""
@@ -256,6 +263,14 @@ class Node:
             formatter.format(formatter.new_id_text(), [formatter.standalone_voter()])
             _LOGGER.info("no listed controller belongs to a cluster: node %d founds one", config.node_id)
         formatter.reload()
+
+    async def _await_vote(self) -> None:
+        """A new controller is ready when it votes: until then the cluster cannot do without those that already do."""
+        for _ in range(_VOTE_WAIT_S * 20):
+            if self.driver.node_id in self.driver.voter_ids:
+                return
+            await asyncio.sleep(0.05)
+        _LOGGER.warning("this controller does not vote yet; the quorum is %s", self.driver.voter_ids)
 
     def _controllers(self) -> list[tuple[str, int]]:
         """Where controllers may be found."""
