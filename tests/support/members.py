@@ -154,7 +154,7 @@ class Members:
                 member.thaw()
                 member.kill()
 
-    def wait_shared(self, *members: Member, timeout_s: float = 40) -> None:
+    def wait_shared(self, *members: Member, timeout_s: float = 90) -> None:
         """Until these members, and only they, have all partitions between them, each at least one if there are
         enough."""
         least = 1 if len(members) <= self.partitions else 0
