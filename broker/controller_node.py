@@ -10,6 +10,7 @@ from pylogd.broker.config_rules import ConfigRules
 from pylogd.broker.format import same_place
 from pylogd.broker.peer import Peer
 from pylogd.config.broker import BrokerConfig
+from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
@@ -25,15 +26,14 @@ from pylogd.runtime.workers import Workers
 
 #: The core has a pause of its own after a failure; the connection adds little to it.
 PEER_BACKOFF_S_MAX = 0.1
-SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 
 
 def controller_endpoints(config: BrokerConfig, default_host: str, ports: dict[str, int]) -> list[Endpoint]:
     """How others reach this controller; a listener on every interface is advertised under `default_host`. `ports` tells
     the real port of listeners that asked for any."""
-    protocols = config.security_protocols
+    protocols = {name: SECURITY_PROTOCOL_IDS[protocol] for name, protocol in config.security_protocols.items()}
     return [
-        Endpoint(e.name, e.host or default_host, e.port or ports.get(e.name, 0), SECURITY_PROTOCOLS[protocols[e.name]])
+        Endpoint(e.name, e.host or default_host, e.port or ports.get(e.name, 0), protocols[e.name])
         for e in config.advertised_controller_listeners
     ]
 
@@ -47,7 +47,7 @@ def broker_endpoints(config: BrokerConfig, default_host: str, ports: dict[str, i
     for e in known if known is not None else config.broker_listeners:
         port = e.port or (ports or {}).get(e.name, 0)
         host = default_host if e.host in ("", "0.0.0.0", "::") else e.host
-        found.append(Endpoint(e.name, host, port, SECURITY_PROTOCOLS[protocols[e.name]]))
+        found.append(Endpoint(e.name, host, port, SECURITY_PROTOCOL_IDS[protocols[e.name]]))
     return found
 
 

@@ -257,10 +257,7 @@ class Formatter:
     def _new_id(self, taken: set[bytes]) -> bytes:
         """A random (version 4) uuid that is not reserved, not taken, and does not print with a leading dash."""
         while True:
-            raw = bytearray(self.random_bytes(16))
-            raw[6] = raw[6] & 0x0F | 0x40
-            raw[8] = raw[8] & 0x3F | 0x80
-            value = bytes(raw)
+            value = uuids.version_4(self.random_bytes(16))
             if value not in taken and not uuids.is_reserved(value):
                 return value
 

@@ -36,6 +36,7 @@ from pylogd.broker.topic_creation import TopicCreation
 from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.image import ClusterImage
+from pylogd.protocol import uuids
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import Clock
@@ -391,10 +392,7 @@ class Node:
 
     def _new_uuid(self) -> bytes:
         """A random (version 4) id that is not one of Kafka's reserved ones."""
-        raw = bytearray(self.chance.randbytes(16))
-        raw[6] = raw[6] & 0x0F | 0x40
-        raw[8] = raw[8] & 0x3F | 0x80
-        return bytes(raw)
+        return uuids.version_4(self.chance.randbytes(16))
 
 
 def _asked(config: BrokerConfig, key: str) -> int:

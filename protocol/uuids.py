@@ -40,3 +40,11 @@ def from_text(text: str) -> bytes:
 def is_reserved(value: bytes) -> bool:
     """Kafka keeps the first hundred values for itself; a random id must not be one of them, nor start with a dash."""
     return value < bytes(15) + bytes([RESERVED_COUNT]) or to_text(value).startswith("-")
+
+
+def version_4(raw: bytes) -> bytes:
+    """16 random bytes as a random (version 4) uuid; none of these is reserved."""
+    value = bytearray(raw)
+    value[6] = value[6] & 0x0F | 0x40
+    value[8] = value[8] & 0x3F | 0x80
+    return bytes(value)
