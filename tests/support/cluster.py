@@ -116,8 +116,10 @@ def wait_for_brokers(port: int, count: int) -> None:
 class PylogdCluster:
     """Three combined nodes that find each other: no format step."""
 
+    node_class = Pylogd
+
     def __init__(self, directory: Path, count: int = 3, extra: dict[str, str] | None = None) -> None:
-        self.nodes = {n: Pylogd(directory / f"node-{n}", extra, n) for n in range(1, count + 1)}
+        self.nodes = {n: self.node_class(directory / f"node-{n}", extra, n) for n in range(1, count + 1)}
         controllers = ",".join(f"{HOST}:{node.controller_port}" for node in self.nodes.values())
         for node in self.nodes.values():
             node.extra = {
