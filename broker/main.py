@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, NoReturn
 
 if TYPE_CHECKING:
@@ -20,13 +20,20 @@ EXIT_FAILURE = 1
 EXIT_USAGE = 2
 
 
-def main(arguments: Sequence[str] | None = None) -> NoReturn:
-    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments)))
+# Commands of the layers above: what the help says of each, and who runs the rest of the line.
+Others = Mapping[str, tuple[str, Callable[[list[str]], int]]]
+NO_OTHERS: Others = {}
 
 
-def run(arguments: list[str]) -> int:
+def main(arguments: Sequence[str] | None = None, others: Others = NO_OTHERS) -> NoReturn:
+    sys.exit(run(sys.argv[1:] if arguments is None else list(arguments), others))
+
+
+def run(arguments: list[str], others: Others = NO_OTHERS) -> int:
     """The exit code of one command line."""
-    options = _parser().parse_args(arguments)
+    if arguments and arguments[0] in others:
+        return others[arguments[0]][1](arguments[1:])
+    options = _parser(others).parse_args(arguments)
     command = options.command
     if command == "config-docs":
         from pylogd.config.docs import reference
@@ -49,7 +56,7 @@ class _Failure(Exception):
     """A line for the user."""
 
 
-def _parser() -> argparse.ArgumentParser:
+def _parser(others: Others) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pylogd",
         description="A Kafka-protocol broker. Without a command: start a node.",
@@ -73,6 +80,8 @@ def _parser() -> argparse.ArgumentParser:
     dev.add_argument("--data", default="pylogd-data", metavar="DIR", help="where the brokers keep their data")
     dev.add_argument("--set", metavar="KEY=VALUE", action="append", default=argparse.SUPPRESS, help="for all brokers")
     commands.add_parser("config-docs", help="print the configuration reference as Markdown")
+    for name, (text, _) in others.items():
+        commands.add_parser(name, help=text)
     return parser
 
 

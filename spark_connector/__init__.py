@@ -1,1 +1,12 @@
-"""PySpark pipelines over the stock Kafka source and sink."""
+"""PySpark over the stock Kafka source and sink: a session that has them, and what Spark users need around them.
+
+    from pylogd.spark_connector import session
+    spark = session("my job")
+
+Importing this package costs nothing: PySpark is imported by the first call that needs it.
+"""
+
+from pylogd.spark_connector.errors import SetupError
+from pylogd.spark_connector.sessions import session
+
+__all__ = ["SetupError", "session"]

@@ -4,34 +4,28 @@ import os
 from collections.abc import Iterator
 
 import pytest
+from pylogd import spark_connector as connector
+from pylogd.spark_connector.cache import OVERRIDE
 from support.admin import Admin
 from support.daemon import Daemon
-from support.jvm import java, unavailable
-from support.spark import connector_jars
+from support.jvm import unavailable
+from support.paths import CACHE
 
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """One Spark for all tests: a start costs seconds."""
+    settings = {
+        "spark.ui.enabled": "false",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.driver.memory": "768m",
+        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
+    }
+    os.environ[OVERRIDE] = str(CACHE)
     try:
-        from pyspark.sql import SparkSession
-    except ImportError:
-        unavailable("needs PySpark (pip install '.[spark]')")
-    jars = connector_jars()
-    # PySpark starts whatever JAVA_HOME says; let it be the Java we found.
-    os.environ["JAVA_HOME"] = os.path.dirname(os.path.dirname(os.path.realpath(java())))
-    session = (
-        SparkSession.builder.master("local[2]")
-        .appName("pylogd tests")
-        .config("spark.jars", ",".join(map(str, jars)))
-        .config("spark.ui.enabled", "false")
-        .config("spark.sql.shuffle.partitions", "2")
-        .config("spark.driver.bindAddress", "127.0.0.1")
-        .config("spark.driver.host", "127.0.0.1")
-        .config("spark.driver.memory", "768m")
-        .config("spark.sql.warehouse.dir", str(tmp_path_factory.mktemp("warehouse")))
-        .getOrCreate()
-    )
+        session = connector.session("pylogd tests", master="local[2]", config=settings)
+    except connector.SetupError as error:
+        unavailable(str(error))
     session.sparkContext.setLogLevel("ERROR")
     yield session
     session.stop()

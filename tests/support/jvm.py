@@ -10,9 +10,7 @@ import functools
 import hashlib
 import json
 import os
-import re
 import selectors
-import shutil
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -21,9 +19,11 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from pylogd.spark_connector.errors import SetupError
+from pylogd.spark_connector.java import find_java
+from pylogd.spark_connector.maven import Artifact, ResolutionError, resolve
 
-from support.maven import Artifact, ResolutionError, resolve
-from support.paths import SUPPORT, cache_lock
+from support.paths import CACHE, SUPPORT, cache_lock
 
 KAFKA_VERSION = "4.3.1"
 JAVA_MIN = 17
@@ -44,29 +44,17 @@ def unavailable(reason: str) -> NoReturn:
     pytest.skip(reason)
 
 
-@functools.cache
-def _java() -> str | None:
-    homes = [Path(os.environ["JAVA_HOME"]) / "bin" / "java"] if os.environ.get("JAVA_HOME") else []
-    on_path = shutil.which("java")
-    for candidate in [*map(str, homes), *([on_path] if on_path else [])]:
-        try:
-            answer = subprocess.run([candidate, "-version"], capture_output=True, text=True, timeout=60)
-        except OSError:
-            continue
-        version = re.search(r'version "(\d+)', answer.stderr)
-        if version and int(version[1]) >= JAVA_MIN:
-            return candidate
-    return None
-
-
 def java() -> str:
-    return _java() or unavailable(f"needs Java {JAVA_MIN} or newer (set JAVA_HOME)")
+    try:
+        return str(find_java(JAVA_MIN))
+    except SetupError as error:
+        unavailable(str(error))
 
 
 @functools.cache
 def _kafka_jars() -> list[Path] | str:
     try:
-        return resolve(f"kafka-{KAFKA_VERSION}", KAFKA_ARTIFACTS, java())
+        return resolve(f"kafka-{KAFKA_VERSION}", KAFKA_ARTIFACTS, Path(java()), cache=CACHE)
     except ResolutionError as error:
         return str(error)
 

@@ -1,0 +1,80 @@
+"""The Spark that PySpark will start, and the Kafka package that belongs to exactly that one.
+
+Spark ships its Kafka source apart from itself. The jar must have Spark's own version and Scala's, or it fails deep in
+a query with a missing method; what Spark's jars folder already holds must not come a second time in another version.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from pylogd.spark_connector.errors import SetupError
+from pylogd.spark_connector.java import HIGHEST, LOWEST, find_java
+from pylogd.spark_connector.maven import Artifact, ResolutionError, resolve
+
+_JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[^/]*)\.jar")
+_CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<version>.+)\.jar")
+_SOURCE = "spark-sql-kafka-0-10"
+
+
+@dataclass(frozen=True)
+class Distribution:
+    home: Path
+    version: str
+    scala: str
+    modules: tuple[str, ...]
+
+    @property
+    def package(self) -> Artifact:
+        """The Kafka source, without what Spark has already."""
+        return Artifact("org.apache.spark", f"{_SOURCE}_{self.scala}", self.version, self.modules)
+
+    @property
+    def has_kafka(self) -> bool:
+        return self.package.name in self.modules
+
+    def java(self) -> Path:
+        major, minor = (int(part) for part in self.version.split(".")[:2])
+        return find_java(LOWEST, HIGHEST if (major, minor) < (4, 1) else None)
+
+
+def distribution() -> Distribution:
+    """The Spark of $SPARK_HOME, else the one inside the installed PySpark."""
+    if importlib.util.find_spec("pyspark") is None:
+        raise SetupError("PySpark is not installed: pip install 'pylogd[spark]'")
+    import pyspark
+    from pyspark.find_spark_home import _find_spark_home
+
+    found = read_distribution(Path(_find_spark_home()))
+    if found.version != pyspark.__version__:
+        raise SetupError(
+            f"PySpark {pyspark.__version__} would start Spark {found.version} in {found.home}: "
+            f"unset SPARK_HOME, or pip install 'pyspark=={found.version}'"
+        )
+    return found
+
+
+def read_distribution(home: Path) -> Distribution:
+    names = sorted(path.name for path in (home / "jars").glob("*.jar"))
+    core = next(filter(None, map(_CORE.fullmatch, names)), None)
+    if core is None:
+        raise SetupError(f"{home} is no Spark: its jars folder has no spark-core jar (is SPARK_HOME right?)")
+    modules = tuple(dict.fromkeys(match["name"] for match in map(_JAR.fullmatch, names) if match))
+    return Distribution(home, core["version"], core["scala"], modules)
+
+
+def kafka_jars(spark: Distribution, java: Path, cache: Path | None = None) -> list[Path]:
+    """The jars of the Kafka source; the first call downloads them, every later one reads the cache."""
+    if spark.has_kafka:
+        return []
+    package = spark.package
+    try:
+        return resolve(f"spark-kafka-{spark.version}", [package], java, cache=cache, copy=True)
+    except ResolutionError as error:
+        raise SetupError(
+            f"Spark {spark.version} needs the package {package} for Kafka, and it could not be downloaded "
+            f"(once; it is kept afterwards). Check the connection, or Maven's settings if you use a mirror.\n{error}"
+        ) from None

@@ -1,0 +1,81 @@
+"""`pylogd spark submit`: spark-submit with the Kafka source that matches, everything else passed through."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+from pylogd.spark_connector.distribution import distribution, kafka_jars
+from pylogd.spark_connector.errors import SetupError
+from pylogd.spark_connector.java import java_home
+
+USAGE = """\
+usage: pylogd spark submit [OPTION ...] JOB [ARGUMENT ...]
+
+Runs JOB (a Python file or a jar) with spark-submit and the Kafka source that matches the installed Spark.
+Every option of spark-submit is passed on: --master, --conf KEY=VALUE, --name, --py-files, ...
+"""
+# Options of spark-submit that take no value; all others take one, in the next argument or after "=".
+FLAGS = {"--supervise", "--verbose", "-v"}
+_JARS = "spark.jars"
+
+
+def main(arguments: list[str]) -> int:
+    options, job = split(arguments)
+    if "--help" in options or "-h" in options:
+        print(USAGE)
+        return 0
+    if not job:
+        print(USAGE, file=sys.stderr)
+        return 2
+    submit(options, job)
+
+
+def submit(options: list[str], job: list[str]) -> NoReturn:
+    """Becomes spark-submit: signals and the exit code are its own."""
+    spark = distribution()
+    java = spark.java()
+    jars = [str(jar) for jar in kafka_jars(spark, java)]
+    environment = {**os.environ, "JAVA_HOME": str(java_home(java)), "SPARK_HOME": str(spark.home)}
+    # A virtual environment that is not activated has no python3 on the PATH.
+    environment.setdefault("PYSPARK_PYTHON", sys.executable)
+    program = str(spark.home / "bin" / "spark-submit")
+    sys.stdout.flush()
+    try:
+        os.execve(program, [program, *with_jars(options, jars), *job], environment)
+    except OSError as error:
+        raise SetupError(f"{program}: {error.strerror}") from None
+
+
+def split(arguments: list[str]) -> tuple[list[str], list[str]]:
+    """The options of spark-submit, and the job with its own arguments."""
+    at = 0
+    while at < len(arguments) and arguments[at].startswith("-"):
+        if arguments[at] in ("--help", "-h"):
+            return arguments[: at + 1], []
+        at += 1 if arguments[at] in FLAGS or "=" in arguments[at] else 2
+    return arguments[:at], arguments[at:]
+
+
+def with_jars(options: list[str], jars: list[str]) -> list[str]:
+    """The options with our jars before the user's own: of two --jars, or --jars and spark.jars, only one counts."""
+    kept: list[str] = []
+    own: list[str] = []
+    rest = iter(options)
+    for option in rest:
+        name, equals, value = option.partition("=")
+        if name == "--jars":
+            own.append(value if equals else next(rest, ""))
+        elif name in ("--conf", "-c"):
+            setting = value if equals else next(rest, "")
+            if setting.startswith(f"{_JARS}="):
+                own.append(setting.removeprefix(f"{_JARS}="))
+            else:
+                kept += ["--conf", setting]
+        else:
+            kept.append(option)
+            if not equals and option not in FLAGS:
+                kept.append(next(rest, ""))
+    every = [*jars, *filter(None, own)]
+    return ["--jars", ",".join(every), *kept] if every else kept
