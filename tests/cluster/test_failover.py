@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import signal
 
-import pytest
-from support.jvm import ToolHost
 from support.loaded_cluster import Load, LoadedCluster, check
 from support.produce import produce_request, records
 from support.rawclient import Client
-from support.tools import Tools
 from support.wait import eventually
 
 
@@ -107,17 +104,3 @@ def test_a_clean_restart_of_every_broker_is_not_noticed(cluster: LoadedCluster) 
         node.restart()
         cluster.wait_in_sync("rolling")
     check(cluster, load)
-
-
-@pytest.mark.jvm
-def test_kafkas_tool_lists_what_is_under_replicated(cluster: LoadedCluster, tools: ToolHost) -> None:
-    cluster.create("listed")
-    down = next(n for n in cluster.nodes if n != cluster.active_controller())
-    kafka_tools = Tools(tools, cluster.bootstrap)
-    assert "listed" not in kafka_tools.run("topics", "--describe", "--under-replicated-partitions")
-    cluster.nodes[down].kill()
-    cluster.wait_in_sync("listed", *(n for n in cluster.nodes if n != down))
-    assert "Topic: listed" in kafka_tools.run("topics", "--describe", "--under-replicated-partitions")
-    cluster.nodes[down].start()
-    cluster.wait_in_sync("listed")
-    assert "Topic: listed" not in kafka_tools.run("topics", "--describe", "--under-replicated-partitions")

@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import signal
-from typing import Any
 
 from pylogd.protocol.errors import ErrorCode
-from pylogd.protocol.messages import alter_partition_reassignments as reassign
 from pylogd.protocol.messages import elect_leaders
-from support.loaded_cluster import Load, LoadedCluster, check
+from support.loaded_cluster import Load, LoadedCluster, ask, check, start_move
 from support.produce import produce_request, records
 from support.rawclient import Client
 from support.wait import eventually
 
 PREFERRED, UNCLEAN = 0, 1
-
-
-def ask(cluster: LoadedCluster, request: Any, version: int) -> Any:
-    """Any broker: it passes the request on to the active controller."""
-    node = next(node for node in cluster.nodes.values() if node.running)
-    with Client(node.port) as client:
-        return client.ask(request, version)
-
-
-def move(cluster: LoadedCluster, topic: str, replicas: list[int]) -> None:
-    part = reassign.ReassignablePartition(partition_index=0, replicas=replicas)
-    request = reassign.AlterPartitionReassignmentsRequest(
-        timeout_ms=10_000, topics=[reassign.ReassignableTopic(name=topic, partitions=[part])]
-    )
-    answer = ask(cluster, request, 0)
-    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)
 
 
 def elect(cluster: LoadedCluster, topic: str, kind: int) -> int:
@@ -44,7 +26,7 @@ def test_a_partition_moves_to_other_brokers_under_load(cluster: LoadedCluster) -
     cluster.create("moving", 1, 2)
     load = Load(cluster, "moving")
     load.wait_for(200)
-    move(cluster, "moving", [3, 2])
+    start_move(cluster, "moving", [3, 2])
     eventually(lambda: cluster.state("moving") == (3, {2, 3}) or cluster.state("moving")[1] == {2, 3}, timeout_s=60)
     load.wait_for(200)
     acknowledged = load.stop()
@@ -110,6 +92,6 @@ def test_a_partition_catches_up_from_nothing(cluster: LoadedCluster) -> None:
     cluster.create("backlog", 1, 2)
     load = Load(cluster, "backlog")
     load.wait_for(2000)
-    move(cluster, "backlog", [1, 2, 3])
+    start_move(cluster, "backlog", [1, 2, 3])
     eventually(lambda: cluster.state("backlog")[1] == {1, 2, 3}, timeout_s=60)
     check(cluster, load)

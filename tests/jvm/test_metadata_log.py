@@ -107,6 +107,13 @@ def ours(path: Path) -> list[Any]:
     return [record for batch in decode_batches(path.read_bytes()) if not batch.control for record in batch.records]
 
 
+def shell(tools: ToolHost, snapshot: Path, *command: str) -> str:
+    """What Kafka's metadata shell shows of a snapshot."""
+    result = tools.run("org.apache.kafka.shell.MetadataShell", "--snapshot", str(snapshot), *command)
+    assert (result.code, result.timed_out) == (0, False), result
+    return result.stdout
+
+
 def test_log_and_snapshot(tmp_path: Path, tools: ToolHost) -> None:
     async def main() -> None:
         async with RunningController(tmp_path) as c:
@@ -133,3 +140,7 @@ def test_log_and_snapshot(tmp_path: Path, tools: ToolHost) -> None:
     assert data["REGISTER_BROKER_RECORD"]["cordonedLogDirs"] == ["AQIDBAUGBwgJCgsMDQ4PEA"]
     assert data["USER_SCRAM_CREDENTIAL_RECORD"]["iterations"] == 4096
     assert data["CLIENT_QUOTA_RECORD"]["value"] == 1.5
+    tree = shell(tools, snapshot, "tree", "/image")
+    assert "isr=[7, 8]" in tree
+    assert "BrokerRegistration(id=7, epoch=9" in tree
+    assert re.search(r"TOPIC:t:\s+retention.ms:\s+1\s", tree)

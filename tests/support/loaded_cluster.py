@@ -6,9 +6,11 @@ import os
 import threading
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pylogd.protocol.messages import alter_partition_reassignments as reassign
 from pylogd.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 from support.cluster import PylogdCluster
@@ -135,3 +137,20 @@ def check(cluster: LoadedCluster, load: Load) -> None:
     cluster.wait_in_sync(load.topic)
     contents = {broker_id: cluster.bytes_of(broker_id, load.topic) for broker_id in cluster.nodes}
     assert contents[1] == contents[2] == contents[3]
+
+
+def ask(cluster: LoadedCluster, request: Any, version: int) -> Any:
+    """Any broker: it passes the request on to the active controller."""
+    node = next(node for node in cluster.nodes.values() if node.running)
+    with Client(node.port) as client:
+        return client.ask(request, version)
+
+
+def start_move(cluster: LoadedCluster, topic: str, replicas: list[int]) -> None:
+    """Another set of replicas for partition 0."""
+    part = reassign.ReassignablePartition(partition_index=0, replicas=replicas)
+    request = reassign.AlterPartitionReassignmentsRequest(
+        timeout_ms=10_000, topics=[reassign.ReassignableTopic(name=topic, partitions=[part])]
+    )
+    answer = ask(cluster, request, 0)
+    assert (answer.error_code, answer.responses[0].partitions[0].error_code) == (0, 0)

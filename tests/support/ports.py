@@ -5,16 +5,21 @@ from __future__ import annotations
 import random
 import socket
 
+#: Whoever was given a port may not listen on it yet.
+_given: set[int] = set()
+
 
 def free_ports(count: int, host: str = "127.0.0.1") -> list[int]:
     ports: list[int] = []
     while len(ports) < count:
         port = random.randrange(15_000, 32_000)
+        if port in _given:
+            continue
         with socket.socket() as probe:
             try:
                 probe.bind((host, port))
             except OSError:
                 continue
-        if port not in ports:
-            ports.append(port)
+        _given.add(port)
+        ports.append(port)
     return ports

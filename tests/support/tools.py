@@ -25,6 +25,7 @@ CLASSES = {
     "features": "org.apache.kafka.tools.FeatureCommand",
     "metadata-quorum": "org.apache.kafka.tools.MetadataQuorumCommand",
     "cluster": "org.apache.kafka.tools.ClusterTool",
+    "reassign-partitions": "org.apache.kafka.tools.reassign.ReassignPartitionsCommand",
     "leader-election": "org.apache.kafka.tools.LeaderElectionCommand",
     "transactions": "org.apache.kafka.tools.TransactionsCommand",
     "dump-log": "org.apache.kafka.tools.DumpLogSegments",
