@@ -58,6 +58,7 @@ SUPPORTED: dict[ApiKey, Handler] = {
     ApiKey.OFFSET_FOR_LEADER_EPOCH: Handler("offset_for_leader_epoch", 2, 4),
     ApiKey.DESCRIBE_CONFIGS: Handler("describe_configs", 1, 4),
     ApiKey.ALTER_CONFIGS: Handler("alter_configs", 0, 2),
+    ApiKey.ALTER_REPLICA_LOG_DIRS: Handler("alter_replica_log_dirs", 1, 2),
     ApiKey.DESCRIBE_LOG_DIRS: Handler("describe_log_dirs", 1, 5),
     ApiKey.CREATE_PARTITIONS: Handler("create_partitions", 0, 3),
     ApiKey.DELETE_GROUPS: Handler("delete_groups", 0, 2),

@@ -551,6 +551,14 @@ def log_dirs(talker: Talker) -> None:
         talker.ask("DescribeLogDirs", version, topics=[{"topic": "dirs", "partitions": [0, 1]}])
         talker.ask("DescribeLogDirs", version, topics=[{"topic": "dirs", "partitions": [5]}])
         talker.ask("DescribeLogDirs", version, topics=[])
+    [here] = talker.ask_quietly("DescribeLogDirs", 4, topics=[]).results
+    for version in versions("AlterReplicaLogDirs"):
+        for path in (here.log_dir, "/no/such/directory"):
+            for name, indexes in (("dirs", [0, 1, 5]), ("dirs-missing", [0]), ("d" * 240, [0])):
+                rows = [{"path": path, "topics": [{"name": name, "partitions": indexes}]}]
+                answer = talker.ask_quietly("AlterReplicaLogDirs", version, dirs=rows)
+                codes = sorted((p.partition_index, p.error_code) for t in answer.results for p in t.partitions)
+                talker.note("moved", version, codes)
 
 
 @scenario
