@@ -36,6 +36,15 @@ class Distribution:
     def has_kafka(self) -> bool:
         return self.package.name in self.modules
 
+    def check_packages(self, packages: str) -> None:
+        """Refuses a Kafka source of another version that the user asks for (spark.jars.packages)."""
+        for wanted in filter(None, (each.strip() for each in packages.split(","))):
+            if f":{_SOURCE}_" in wanted and wanted != str(self.package):
+                raise SetupError(
+                    f"the package {wanted} does not fit Spark {self.version} with Scala {self.scala}: "
+                    f"leave it out, {self.package} is taken"
+                )
+
     def java(self) -> Path:
         major, minor = (int(part) for part in self.version.split(".")[:2])
         return find_java(LOWEST, HIGHEST if (major, minor) < (4, 1) else None)

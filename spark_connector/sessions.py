@@ -50,6 +50,7 @@ def _jvm_exists() -> bool:
 
 
 def _prepared(spark: Distribution, settings: dict[str, str]) -> dict[str, str]:
+    spark.check_packages(settings.get("spark.jars.packages", ""))
     java = spark.java()
     # PySpark starts whatever JAVA_HOME says.
     os.environ["JAVA_HOME"] = str(java_home(java))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from typing import NoReturn
 
 from pylogd.spark_connector.distribution import distribution, kafka_jars
@@ -18,7 +19,8 @@ Every option of spark-submit is passed on: --master, --conf KEY=VALUE, --name, -
 """
 # Options of spark-submit that take no value; all others take one, in the next argument or after "=".
 FLAGS = {"--supervise", "--verbose", "-v"}
-_JARS = "spark.jars"
+_JARS = {"--jars", "spark.jars"}
+_PACKAGES = {"--packages", "spark.jars.packages"}
 
 
 def main(arguments: list[str]) -> int:
@@ -35,6 +37,7 @@ def main(arguments: list[str]) -> int:
 def submit(options: list[str], job: list[str]) -> NoReturn:
     """Becomes spark-submit: signals and the exit code are its own."""
     spark = distribution()
+    spark.check_packages(packages(options))
     java = spark.java()
     jars = [str(jar) for jar in kafka_jars(spark, java)]
     environment = {**os.environ, "JAVA_HOME": str(java_home(java)), "SPARK_HOME": str(spark.home)}
@@ -60,22 +63,29 @@ def split(arguments: list[str]) -> tuple[list[str], list[str]]:
 
 def with_jars(options: list[str], jars: list[str]) -> list[str]:
     """The options with our jars before the user's own: of two --jars, or --jars and spark.jars, only one counts."""
-    kept: list[str] = []
-    own: list[str] = []
+    pairs = list(_pairs(options))
+    own = [value for name, value in pairs if name in _JARS and value]
+    rest = [part for name, value in pairs if name not in _JARS for part in _argument(name, value)]
+    every = [*jars, *own]
+    return ["--jars", ",".join(every), *rest] if every else rest
+
+
+def packages(options: list[str]) -> str:
+    return ",".join(value for name, value in _pairs(options) if name in _PACKAGES and value)
+
+
+def _pairs(options: list[str]) -> Iterator[tuple[str, str | None]]:
+    """Each option with its value; a setting of --conf is called by its own name."""
     rest = iter(options)
     for option in rest:
-        name, equals, value = option.partition("=")
-        if name == "--jars":
-            own.append(value if equals else next(rest, ""))
-        elif name in ("--conf", "-c"):
-            setting = value if equals else next(rest, "")
-            if setting.startswith(f"{_JARS}="):
-                own.append(setting.removeprefix(f"{_JARS}="))
-            else:
-                kept += ["--conf", setting]
-        else:
-            kept.append(option)
-            if not equals and option not in FLAGS:
-                kept.append(next(rest, ""))
-    every = [*jars, *filter(None, own)]
-    return ["--jars", ",".join(every), *kept] if every else kept
+        name, equals, inline = option.partition("=")
+        value = None if name in FLAGS else inline if equals else next(rest, "")
+        if name in ("--conf", "-c") and value is not None:
+            name, _, value = value.partition("=")
+        yield name, value
+
+
+def _argument(name: str, value: str | None) -> list[str]:
+    if value is None:
+        return [name]
+    return [name, value] if name.startswith("-") else ["--conf", f"{name}={value}"]

@@ -9,7 +9,10 @@ from pylogd.spark_connector.cache import OVERRIDE
 from support.admin import Admin
 from support.daemon import Daemon
 from support.jvm import unavailable
+from support.loaded_cluster import SETTINGS, LoadedCluster
 from support.paths import CACHE
+from support.spark import Kafka
+from support.target import TARGET
 
 
 @pytest.fixture(scope="session")
@@ -34,3 +37,33 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
 @pytest.fixture(scope="session")
 def admin(broker: Daemon) -> Admin:
     return Admin(broker.bootstrap)
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedCluster]:
+    if TARGET != "pylogd":
+        pytest.skip("the cluster of these tests is pylogd's")
+    made = LoadedCluster(tmp_path_factory.mktemp("cluster"), 3, SETTINGS)
+    made.start()
+    yield made
+    for node in made.nodes.values():
+        # With the majority goes the controller that would let the last one leave in good order.
+        node.assert_alive()
+        node.assert_log_clean()
+        node.kill()
+
+
+@pytest.fixture(scope="session")
+def one(broker: Daemon) -> Kafka:
+    return Kafka(broker.bootstrap, 1)
+
+
+@pytest.fixture(scope="session")
+def three(cluster: LoadedCluster) -> Kafka:
+    return Kafka(cluster.bootstrap, 3)
+
+
+@pytest.fixture(params=["one", "three"])
+def kafka(request: pytest.FixtureRequest) -> Kafka:
+    found: Kafka = request.getfixturevalue(request.param)
+    return found

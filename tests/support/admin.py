@@ -20,10 +20,10 @@ class Admin:
     def __init__(self, bootstrap: str) -> None:
         self.client = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
 
-    def create(self, topic: str, partitions: int = 1, **config: object) -> str:
+    def create(self, topic: str, partitions: int = 1, replicas: int = 1, **config: object) -> str:
         """Config names with underscores for dots: segment_bytes=1024."""
         settings = {name.replace("_", "."): str(value) for name, value in config.items()}
-        new = NewTopic(topic, partitions, 1, config=settings)
+        new = NewTopic(topic, partitions, replicas, config=settings)
         self.client.create_topics([new], operation_timeout=TIMEOUT_S)[topic].result(TIMEOUT_S)
         return topic
 
