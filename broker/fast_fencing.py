@@ -2,8 +2,9 @@
 
 The active controller acts on three facts together: the connection that carried the heartbeats of a broker epoch broke,
 two dials of the broker's registered listener, at least 100 ms apart, were refused, and no heartbeat of that epoch came
-since. A refused dial means that the host is there and nobody listens; a dial that gets no answer means nothing. A
-controller that has just become active has no such connections yet and dials every unfenced broker.
+since. A refused dial means that the host is there and nobody listens; a dial that gets no answer means nothing, and one
+that is taken may have met a process that is just ending, whose sockets are closed one after the other: it is dialled
+again. A controller that has just become active has no such connections yet and dials every unfenced broker.
 
 A broker that stopped in good order is fenced already; the same evidence ends its session, so that it is not taken for
 its own double when it comes back.
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 PAUSE_SECONDS = 0.1
 #: A dial that takes longer says nothing.
 DIAL_SECONDS = 1.0
+#: Whoever is still there after so many lost only a connection.
+DIALS_MAX = 10
 
 Incarnation = tuple[int, int]
 
@@ -76,34 +79,40 @@ class FastFencing:
     def _probe(self, incarnation: Incarnation) -> None:
         if self._closed or not self._node.controller.active or incarnation in self._tasks:
             return
-        task = self._node.loop.create_task(self._dial_twice(incarnation))
+        task = self._node.loop.create_task(self._dial_until_refused(incarnation))
         self._tasks[incarnation] = task
         task.add_done_callback(lambda _: self._tasks.pop(incarnation, None))
 
-    async def _dial_twice(self, incarnation: Incarnation) -> None:
+    async def _dial_until_refused(self, incarnation: Incarnation) -> None:
         broker_id, epoch = incarnation
         controller = self._node.controller
         broker = controller.state.image.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch or not broker.endpoints:
             return
         endpoint = next(iter(broker.endpoints.values()))
-        for attempt in range(2):
-            if attempt:
-                await asyncio.sleep(PAUSE_SECONDS)
-            if not await self._refused(endpoint.host, endpoint.port):
+        refused = 0
+        for _ in range(DIALS_MAX):
+            taken = await self._dial(endpoint.host, endpoint.port)
+            if taken is None:
+                break
+            refused = 0 if taken else refused + 1
+            if refused == 2:
+                # A heartbeat meanwhile would have cancelled this task.
+                controller.broker_gone(broker_id, epoch)
                 return
-        # A heartbeat meanwhile would have cancelled this task.
-        controller.broker_gone(broker_id, epoch)
+            await asyncio.sleep(PAUSE_SECONDS)
+        logger.debug("broker %d of epoch %d lost a connection, but its listener is there or silent", *incarnation)
 
-    async def _refused(self, host: str, port: int) -> bool:
+    async def _dial(self, host: str, port: int) -> bool | None:
+        """Whether it was taken or refused; None when that cannot be told."""
         try:
             stream = await asyncio.wait_for(self._node.network.connect(host, port), DIAL_SECONDS)
         except OSError as error:
-            return error.errno == errno.ECONNREFUSED
+            return False if error.errno == errno.ECONNREFUSED else None
         except TimeoutError:
-            return False
+            return None
         stream.close()
-        return False
+        return True
 
     def close(self) -> None:
         self._closed = True

@@ -268,7 +268,7 @@ class Node:
     async def _await_vote(self) -> None:
         """A new controller is ready when it votes: until then the cluster cannot do without those that already do."""
         for _ in range(_VOTE_WAIT_S * 20):
-            if self.driver.node_id in self.driver.voter_ids:
+            if self.driver.is_voter:
                 return
             await asyncio.sleep(0.05)
         _LOGGER.warning("this controller does not vote yet; the quorum is %s", self.driver.voter_ids)

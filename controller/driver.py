@@ -154,6 +154,11 @@ class QuorumDriver:
         return self.node.voters.is_only_voter(self.node.local)
 
     @property
+    def is_voter(self) -> bool:
+        """With this directory: the id alone may be that of a voter whose disk was lost."""
+        return self.node.voters.is_voter(self.node.local)
+
+    @property
     def kraft_version(self) -> int:
         return self.node.membership.kraft_version
 

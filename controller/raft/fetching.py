@@ -6,6 +6,7 @@ not flushed.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.raft import wire
@@ -42,7 +43,8 @@ def poll_follower(node: RaftNode, role: Follower, now_ms: int) -> int:
             request = wire.update_voter_request(
                 settings.cluster_id, role.epoch, node.local, settings.endpoints, settings.kraft_versions
             )
-            return min(_send_and_note(node, role, request, now_ms), role.fetch_deadline_ms)
+            deadline_ms = _send_to_leader(node, role, request, now_ms, role.voter_updated)
+            return min(deadline_ms, role.fetch_deadline_ms)
         role.voter_updated(now_ms)
     return min(_fetch_from_best(node, role, now_ms), role.fetch_deadline_ms)
 
@@ -58,25 +60,27 @@ def _should_update_voter(node: RaftNode, role: Follower) -> bool:
 def _poll_observer(node: RaftNode, role: Follower, now_ms: int) -> int:
     settings = node.settings
     wants_to_vote = settings.can_vote and settings.auto_join and node.membership.kraft_version >= 1
-    if wants_to_vote and now_ms >= role.update_voter_at_ms:
-        former = node.voters.get(node.local.id)
-        if former is not None:
-            # This id votes with a directory that is gone: it has to leave before we can come in.
-            request = wire.remove_voter_request(settings.cluster_id, former.key)
-        else:
-            timeout_ms = node.timeouts.request_ms
-            request = wire.add_voter_request(settings.cluster_id, node.local, settings.endpoints, timeout_ms)
-        return _send_and_note(node, role, request, now_ms)
-    deadline_ms = _fetch_from_best(node, role, now_ms)
-    return min(deadline_ms, role.update_voter_at_ms) if wants_to_vote else deadline_ms
+    # The leader takes nobody who lags behind.
+    if not wants_to_vote or node.high_watermark is None or node.log.end_offset < node.high_watermark:
+        return _fetch_from_best(node, role, now_ms)
+    if now_ms < role.join_at_ms:
+        return min(_fetch_from_best(node, role, now_ms), role.join_at_ms)
+    former = node.voters.get(node.local.id)
+    if former is not None:
+        # This id votes with a directory that is gone: it has to leave before we can come in.
+        request = wire.remove_voter_request(settings.cluster_id, former.key)
+    else:
+        timeout_ms = node.timeouts.request_ms
+        request = wire.add_voter_request(settings.cluster_id, node.local, settings.endpoints, timeout_ms)
+    return _send_to_leader(node, role, request, now_ms, role.asked_to_join)
 
 
-def _send_and_note(node: RaftNode, role: Follower, request: Any, now_ms: int) -> int:
+def _send_to_leader(node: RaftNode, role: Follower, request: Any, now_ms: int, sent: Callable[[int], None]) -> int:
     leader = role.leader_node(node.settings.listener)
     ready = leader is not None and node.connections.ready(leader.id, now_ms)
     deadline_ms = node.send(leader, request, now_ms)
     if ready:
-        role.voter_updated(now_ms)
+        sent(now_ms)
     return deadline_ms
 
 

@@ -192,8 +192,8 @@ def _update_voter(node: RaftNode, response: Any, now_ms: int) -> bool:
 
 
 def _change_voter(node: RaftNode, response: Any, now_ms: int) -> bool:
-    """Done, done before, or to be tried again later: in each case not at once."""
+    """Done, done before, or to be tried again a little later."""
     done = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
     if isinstance(node.role, Follower):
-        node.role.voter_updated(now_ms)
+        node.role.join_answered(now_ms)
     return response.error_code in done and not isinstance(node.role, Leader)

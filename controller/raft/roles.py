@@ -111,6 +111,10 @@ class Candidate(Nominee):
         return pre_vote and up_to_date
 
 
+#: How often within the fetch time-out an observer asks for its place among the voters.
+JOIN_PARTS = 10
+
+
 class Follower(Role):
     name = "follower"
 
@@ -126,8 +130,10 @@ class Follower(Role):
         super().__init__(epoch, leader_id, voted, leader_endpoints)
         self._fetch_timeout_ms = fetch_timeout_ms
         self.fetch_deadline_ms = now_ms + fetch_timeout_ms
-        #: When to tell the leader about this replica again: its endpoints, or that it wants to be a voter.
+        #: When to tell the leader about this replica's endpoints again.
         self.update_voter_at_ms = now_ms + fetch_timeout_ms
+        #: When an observer that wants to be a voter may ask (again).
+        self.join_at_ms = now_ms
         self.has_fetched = False
         self.has_updated_leader = False
         #: The snapshot that is being fetched, and how many bytes of it are here.
@@ -145,6 +151,13 @@ class Follower(Role):
 
     def voter_updated(self, now_ms: int) -> None:
         self.update_voter_at_ms = now_ms + self._fetch_timeout_ms
+
+    def asked_to_join(self, now_ms: int) -> None:
+        self.join_at_ms = now_ms + self._fetch_timeout_ms
+
+    def join_answered(self, now_ms: int) -> None:
+        """The log will tell what came of it. Soon, because a quorum that waits for a voter can spare nobody."""
+        self.join_at_ms = now_ms + self._fetch_timeout_ms // JOIN_PARTS
 
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         # A leader that answered us is alive: nobody is helped to depose it.

@@ -71,6 +71,18 @@ def test_one_that_still_listens_is_not() -> None:
         assert run(listening.getsockname()[1], lose) == []
 
 
+def test_one_whose_listener_closes_a_moment_after_its_connection_is_fenced(nobody: int) -> None:
+    """As the kernel ends a process: one descriptor after the other."""
+
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        with socket.create_server(("127.0.0.1", nobody)) as listening:
+            listening.setblocking(False)
+            await lose(fencing, controller)
+            await asyncio.get_running_loop().sock_accept(listening)
+
+    assert run(nobody, story) == [(2, EPOCH)]
+
+
 def test_a_heartbeat_meanwhile_is_a_sign_of_life(nobody: int) -> None:
     async def story(fencing: FastFencing, controller: Controller) -> None:
         await lose(fencing, controller)

@@ -118,8 +118,9 @@ class Reader:
         return sum(map(len, self.seen.values()))
 
 
-def in_sync(cluster: PartitionedCluster) -> bool:
-    """Every replica of every partition is in sync, as every broker sees it."""
+def is_whole(cluster: PartitionedCluster) -> bool:
+    """Every replica of every partition is in sync, as every broker sees it, and every controller votes: then one node
+    may fail, and even lose its disk."""
     request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
     for node in cluster.nodes.values():
         with Client(node.port) as client:
@@ -128,7 +129,7 @@ def in_sync(cluster: PartitionedCluster) -> bool:
             return False
         if any(set(part.isr_nodes) != set(cluster.nodes) for part in topic.partitions):
             return False
-    return True
+    return cluster.all_vote()
 
 
 def faults_of(chance: random.Random) -> list[str]:
@@ -158,7 +159,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_out_of_order(cluster: Partition
     chance = random.Random(seed)
     new = NewTopic(TOPIC, PARTITIONS, replica_assignment=[[1, 2, 3], [2, 3, 1], [3, 1, 2]])
     cluster.admin.create_topics([new])[TOPIC].result(30)
-    eventually(lambda: in_sync(cluster))
+    eventually(lambda: is_whole(cluster))
     writers = [Writer(cluster, f"writer-{n}") for n in range(PRODUCERS)]
     reader = Reader(cluster)
     struck = []
@@ -166,7 +167,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_out_of_order(cluster: Partition
         before = sum(writer.count for writer in writers)
         eventually(lambda before=before: sum(writer.count for writer in writers) > before + 100, timeout_s=90)
         struck.append(strike(cluster, kind, chance))
-        eventually(lambda: in_sync(cluster), timeout_s=90, what=f"seed {seed}: {struck}")
+        eventually(lambda: is_whole(cluster), timeout_s=90, what=f"seed {seed}: {struck}")
     for writer in writers:
         writer.stop.set()
     for writer in writers:
@@ -189,7 +190,7 @@ def test_nothing_acknowledged_is_lost_doubled_or_out_of_order(cluster: Partition
                 # A repetition of something old is acknowledged without its offset.
                 assert offset is None or log[offset] == value, f"{story}: {value!r} was acknowledged at {offset}"
             assert mine == sorted(mine), f"{story}: out of order"
-    eventually(lambda: in_sync(cluster), timeout_s=60)
+    eventually(lambda: is_whole(cluster), timeout_s=60)
     for partition in range(PARTITIONS):
         copies = {
             b"".join(path.read_bytes() for path in sorted((node.data / f"{TOPIC}-{partition}").glob("*.log")))

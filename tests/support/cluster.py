@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -101,11 +102,19 @@ class KafkaBroker(ApacheKafka):
             (self.data / "meta.properties").write_text(text)
 
 
-def cluster_id_of(daemon: Daemon) -> str:
+def _meta_of(daemon: Daemon, key: str) -> str:
     for line in (daemon.data / "meta.properties").read_text().splitlines():
-        if line.startswith("cluster.id="):
+        if line.startswith(f"{key}="):
             return line.partition("=")[2]
-    raise AssertionError("no cluster.id")
+    raise AssertionError(f"no {key}")
+
+
+def cluster_id_of(daemon: Daemon) -> str:
+    return _meta_of(daemon, "cluster.id")
+
+
+def directory_id_of(daemon: Daemon) -> bytes:
+    return base64.urlsafe_b64decode(_meta_of(daemon, "directory.id") + "==")
 
 
 def wait_for_brokers(port: int, count: int) -> None:
@@ -136,7 +145,7 @@ class PylogdCluster:
             for node in self.nodes.values():
                 node.wait_until_ready()
                 wait_for_brokers(node.port, len(self.nodes))
-            eventually(lambda: len(self.voters()) == len(self.nodes))
+            eventually(self.all_vote)
         except BaseException:
             self.kill()
             raise
@@ -162,6 +171,12 @@ class PylogdCluster:
     def voters(self) -> set[int]:
         quorum = self.quorum()
         return set() if quorum is None else {voter.replica_id for voter in quorum.current_voters}
+
+    def all_vote(self) -> bool:
+        """Every node, with the directory that it has now."""
+        quorum = self.quorum()
+        voters = {} if quorum is None else {v.replica_id: bytes(v.replica_directory_id) for v in quorum.current_voters}
+        return voters == {node_id: directory_id_of(node) for node_id, node in self.nodes.items()}
 
     def active_controller(self) -> int:
         return eventually(lambda: self.quorum()).leader_id
