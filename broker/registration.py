@@ -216,17 +216,21 @@ class BrokerLifecycle:
     # -- leaving -----------------------------------------------------------------------------------------------------
 
     async def controlled_shutdown(self, timeout_seconds: float) -> bool:
-        """Gives leaderships away and leaves; False when the controller did not let go in time."""
+        """Gives leaderships away and leaves; False when the controller did not let go in time, or there is none."""
         if self._task is None or self.fenced:
             return True
         self._stopping = True
         self._wake.set()
-        try:
-            await asyncio.wait_for(asyncio.shield(self._released), timeout_seconds)
-            return True
-        except TimeoutError:
-            logger.warning("the controller did not release broker %d in time", self._node.broker_id)
-            return False
+        driver = self._node.driver
+        deadline = self._node.loop.time() + timeout_seconds
+        while not self._released.done():
+            left = deadline - self._node.loop.time()
+            if left <= 0 or driver.majority_is_down:
+                reason = "did not release it in time" if left <= 0 else "is gone: most of the quorum is down"
+                logger.warning("broker %d stops on its own: the controller %s", self._node.broker_id, reason)
+                return False
+            await asyncio.wait([self._released, driver.changed()], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+        return True
 
     async def stop(self) -> None:
         """No more heartbeats."""

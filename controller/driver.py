@@ -51,6 +51,8 @@ SNAPSHOT_AT_STOP_BYTES = 256 << 10
 HANDOVER_S = 5.0
 #: How long it waits before that for the others to have all it has.
 CATCH_UP_S = 1.0
+#: How long a refused dial tells that a voter is down: longer than the pauses between two dials of those that are.
+_REFUSED_S = 5.0
 #: A time-out of the connection itself comes after the core's own.
 _PEER_GRACE_S = 1.0
 
@@ -104,7 +106,8 @@ class QuorumDriver:
         self._disk = DiskLog(log, clock)
         self._peers = Peers(connect)
         self._evidence = LeaderEvidence()
-        self._refusing: set[int] = set()
+        #: Where nobody listened at the last dial, and when that was.
+        self._refused: dict[tuple[str, int], float] = {}
         state = read_quorum_state(log.files, log.directory)
         self.node = RaftNode(
             settings,
@@ -157,6 +160,14 @@ class QuorumDriver:
     def is_voter(self) -> bool:
         """With this directory: the id alone may be that of a voter whose disk was lost."""
         return self.node.voters.is_voter(self.node.local)
+
+    @property
+    def majority_is_down(self) -> bool:
+        """Whether so many voters refuse dials that there can be no active controller. Not for long, if they restart."""
+        endpoints = [self.node.voters.endpoints(id_).get(self._listener_name) for id_ in self.voter_ids]
+        since = self._loop.time() - _REFUSED_S
+        down = sum(address is not None and self._refused.get(address, since) > since for address in endpoints)
+        return down > (len(endpoints) - 1) // 2
 
     @property
     def kraft_version(self) -> int:
@@ -252,8 +263,10 @@ class QuorumDriver:
         node_id, correlation_id = send.destination.id, send.correlation_id
 
         def answered(response: Any, failure: Any) -> None:
-            to_leader = (send.destination.host, send.destination.port) == self.leader_address
+            address = (send.destination.host, send.destination.port)
+            to_leader = address == self.leader_address
             if failure is None:
+                self._refused.pop(address, None)
                 if to_leader:
                     self._evidence.answered()
                 self._event(lambda now_ms: self.node.response(node_id, correlation_id, response, now_ms))
@@ -261,7 +274,7 @@ class QuorumDriver:
             logger.debug("quorum: no answer from node %d: %s", node_id, failure)
             refused = bool(getattr(failure, "refused", False))
             if refused:
-                self._refusing.add(node_id)
+                self._refused[address] = self._loop.time()
                 self._tell_changed()
             had_answered = self.follows
             unsupported = bool(getattr(failure, "unsupported", False))
@@ -486,11 +499,9 @@ class QuorumDriver:
         if self._failure is not None or not self.node.is_leader or self.is_only_voter:
             return
         # Nobody with a shorter log could win our vote, and we will not run again.
-        await self._until(lambda: self.committed_offset >= self.end_offset, CATCH_UP_S)
-        self._refusing.clear()
+        await self._until(lambda: self.committed_offset >= self.end_offset or self.majority_is_down, CATCH_UP_S)
         self._event(self.node.shutdown)
-        others = {id_ for id_ in self.voter_ids if id_ != self.node_id}
-        if not await self._until(lambda: self.node.shutdown_complete or others <= self._refusing, HANDOVER_S):
+        if not await self._until(lambda: self.node.shutdown_complete or self.majority_is_down, HANDOVER_S):
             logger.warning("no other voter took the lead within %.0f s", HANDOVER_S)
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
