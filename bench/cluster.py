@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka.admin import AdminClient, NewTopic
+from support.cluster import quorum_of
 from support.daemon import HOST
 from support.jvm import tool_command
 from support.wire import broker_count
@@ -68,8 +69,7 @@ class Cluster:
             node.wait_until_ready()
         for node in self.nodes.values():
             until(lambda node=node: broker_count(HOST, node.port) == NODES)
-        if self.label == "pylogd":
-            time.sleep(5)  # the second and the third become voters one after the other
+        until(lambda: (quorum := quorum_of(self.nodes.values())) and len(quorum.current_voters) == NODES)
 
     @property
     def port(self) -> int:
@@ -100,6 +100,17 @@ class Cluster:
         """How many partitions have all their replicas in sync."""
         known = admin.list_topics(topic, timeout=30).topics[topic].partitions.values()
         return sum(len(part.isrs) == NODES for part in known)
+
+    def active_controller(self) -> int:
+        until(lambda: quorum_of(self.nodes.values()) is not None)
+        return int(quorum_of(self.nodes.values()).leader_id)
+
+    def restart(self, node_id: int, topic: str, partitions: int = 1) -> None:
+        """Brings a killed node back and waits until it has caught up."""
+        self.nodes[node_id].kill()  # nothing is left of it for `launch` to trip over
+        self.nodes[node_id].launch()
+        admin = self.admin()
+        until(lambda: self.in_sync(admin, topic) == partitions, 300)
 
     def stop(self) -> None:
         for node in self.nodes.values():

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 _LOGGER = logging.getLogger("pylogd.broker")
 
 _CONTROLLERS = 2
-_TIMEOUT_S = 2.0
+#: Those that do not answer get more time in every round: they may be there on a machine that is overloaded.
+_TIMEOUT_S, _TIMEOUT_S_MAX = 2.0, 8.0
 _RETRY_S = 0.25
 #: Rounds between two lines that say what is waited for.
 _ROUNDS_PER_LINE = 40
@@ -59,11 +60,11 @@ class Answer(NamedTuple):
     node_id: int
 
 
-async def ask(network: Network, address: Address) -> Answer | None:
+async def ask(network: Network, address: Address, timeout_s: float = _TIMEOUT_S) -> Answer | None:
     """None when nobody answers there."""
     from pylogd.protocol.messages.describe_cluster import DescribeClusterRequest
 
-    peer = Peer(network, *address, client_id="joining", timeout_s=_TIMEOUT_S)
+    peer = Peer(network, *address, client_id="joining", timeout_s=timeout_s)
     try:
         told = await peer.request(DescribeClusterRequest(endpoint_type=_CONTROLLERS))
     except PeerError:
@@ -92,7 +93,8 @@ async def find_cluster(network: Network, node_id: int, controllers: Sequence[Add
     """Waits until it is clear which cluster this node belongs to; "" when it is the one to found it."""
     rounds = 0
     while True:
-        answers = await asyncio.gather(*(ask(network, address) for address in controllers))
+        timeout_s = min(_TIMEOUT_S * (1 + rounds), _TIMEOUT_S_MAX)
+        answers = await asyncio.gather(*(ask(network, address, timeout_s) for address in controllers))
         found = decide(node_id, answers)
         if found is not None:
             return found

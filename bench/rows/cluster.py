@@ -1,9 +1,11 @@
 """Three brokers, replication factor 3, acks=all: throughput, requests, latency, and what happens when one goes.
 
-Each make runs alone, one after the other, on all cores. The time without writes counts from kill -9 of the leader,
-which is not the active controller, to the first acknowledgement of a record sent after it, with a librdkafka producer
-that retries quickly. The time to rejoin counts from starting a stopped broker, while 1 GB has been written without it,
-to its return to every ISR.
+Each make runs alone, one after the other, on all cores. End to end is from sending a record to reading it from its
+leader, which shows it only when both followers have it: the replication lag. The time without writes counts from
+kill -9 of the leader to the first acknowledgement of a record sent after it, with a librdkafka producer that retries
+quickly; once the leader is also the active controller. The time to rejoin counts from starting a stopped broker, while
+1 GB has been written without it, to its return to every ISR. Controller failover counts from kill -9 of the active
+controller's process, while the cluster has 10,000 partitions, to the answer of the next one to a CreateTopics.
 """
 
 from __future__ import annotations
@@ -11,8 +13,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from confluent_kafka import Producer
-from confluent_kafka.admin import NewTopic
+from confluent_kafka import KafkaException, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.cluster import Cluster, cluster, until
 from bench.harness import Bench
@@ -29,7 +31,7 @@ def measure(bench: Bench) -> list[Row]:
             with cluster(kind, bench.directory / f"cluster-{kind}") as made:
                 time.sleep(bench.scale(5, 1))
                 found[kind] = {"idle MB": made.resident_mb()}
-                for step in (_bulk, _requests, _latency, _topics, _backlog, _failover):
+                for step in STEPS:
                     figures = step(bench, made)
                     bench.say(f"{made.label}: " + ", ".join(f"{name} {value:,.4g}" for name, value in figures.items()))
                     found[kind] |= figures
@@ -40,9 +42,14 @@ def measure(bench: Bench) -> list[Row]:
         _row(found, "one-record requests, raw, 4 x 16 in flight", "CPU us/request"),
         _row(found, "synchronous, raw, p50", "ms", at_most=0.5),
         _row(found, "synchronous, raw, p99", "ms", at_most=0.5),
+        _row(found, "end to end, raw, p50", "ms", at_most=0.5),
+        _row(found, "end to end, raw, p99", "ms", at_most=0.5),
         _row(found, "1,000 topics created", "s", at_most=1.0),
-        _row(found, "rejoining with a backlog", "s", at_most=1.0),
-        _row(found, "without a write after kill -9 of a leader", "s", at_most=0.1),
+        _row(found, "rejoining with a backlog of 1 GB", "s", at_most=1.0),
+        _row(found, "no write after kill -9 of a leader", "s", at_most_absolute=1.0),
+        _row(found, "no write after kill -9 of leader and controller", "s", at_most_absolute=2.5),
+        _row(found, "10,000 partitions created", "s", at_most=1.0),
+        _row(found, "controller failover with 10,000 partitions", "s", at_most=1.0),
         Row("cluster", "idle", "MB", of(found, "kafka", "idle MB"), of(found, "pylogd", "idle MB"), at_most=0.1),
     ]
 
@@ -54,7 +61,7 @@ def _row(found: dict[str, dict[str, float]], name: str, unit: str, **bounds: Any
 
 def _bulk(bench: Bench, made: Cluster) -> dict[str, float]:
     made.create("bulk", PARTITIONS)
-    total = int(bench.scale(400e6, 40e6))
+    total = int(bench.scale(300e6, 40e6))
     common = {"topic": "bulk", "partitions": PARTITIONS, "value_size": 1024, "bytes_total": total}
     warm = {**common, "bytes_total": total // 4}
     bench.run(made, [bench.load("librdkafka", "produce", made, **warm)])  # type: ignore[arg-type]
@@ -85,7 +92,14 @@ def _latency(bench: Bench, made: Cluster) -> dict[str, float]:
     count = int(bench.scale(3_000, 300))
     load = bench.load("raw", "produce_latency", made, topic="latency", value_size=100, count=count)  # type: ignore[arg-type]
     result = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
-    return {"synchronous, raw, p50 ms": result["p50_ms"], "synchronous, raw, p99 ms": result["p99_ms"]}
+    load = bench.load("raw", "end_to_end", made, topic="latency", value_size=100, count=count // 2)  # type: ignore[arg-type]
+    seen = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
+    return {
+        "synchronous, raw, p50 ms": result["p50_ms"],
+        "synchronous, raw, p99 ms": result["p99_ms"],
+        "end to end, raw, p50 ms": seen["p50_ms"],
+        "end to end, raw, p99 ms": seen["p99_ms"],
+    }
 
 
 def _topics(bench: Bench, made: Cluster) -> dict[str, float]:
@@ -117,11 +131,20 @@ def _backlog(bench: Bench, made: Cluster) -> dict[str, float]:
     started = time.perf_counter()
     node.launch()
     until(lambda: made.in_sync(admin, "backlog") == PARTITIONS, 300)
-    return {"rejoining with a backlog s": time.perf_counter() - started}
+    return {"rejoining with a backlog of 1 GB s": time.perf_counter() - started}
 
 
 def _failover(bench: Bench, made: Cluster) -> dict[str, float]:
-    made.create("failover", 1, leader=3)  # restarted last, so not the active controller
+    active = made.active_controller()
+    other = next(n for n in made.nodes if n != active)
+    return {
+        "no write after kill -9 of a leader s": _time_without_writes(made, "failover", other),
+        "no write after kill -9 of leader and controller s": _time_without_writes(made, "both", active),
+    }
+
+
+def _time_without_writes(made: Cluster, topic: str, leader: int) -> float:
+    made.create(topic, 1, leader)
     acknowledged: list[float] = []
     producer = Producer(
         {
@@ -139,13 +162,59 @@ def _failover(bench: Bench, made: Cluster) -> dict[str, float]:
 
     def send() -> None:
         sent = time.perf_counter()
-        producer.produce("failover", b"x", on_delivery=lambda error, _: None if error else acknowledged.append(sent))
+        producer.produce(topic, b"x", on_delivery=lambda error, _: None if error else acknowledged.append(sent))
         producer.poll(0.01)
 
     while len(acknowledged) < 50:
         send()
-    made.nodes[3].kill()
+    made.nodes[leader].kill()
     killed = time.perf_counter()
     while not any(sent > killed for sent in acknowledged):
         send()
-    return {"without a write after kill -9 of a leader s": time.perf_counter() - killed}
+    without = time.perf_counter() - killed
+    producer.flush(60)
+    made.restart(leader, topic)
+    return without
+
+
+def _many_partitions(bench: Bench, made: Cluster) -> dict[str, float]:
+    """One replica each: what counts is the size of the controller's image."""
+    topics, partitions = int(bench.scale(10, 2)), int(bench.scale(1_000, 50))
+    admin = made.admin()
+    started = time.perf_counter()
+    for number in range(topics):
+        name = f"wide-{number}"
+        admin.create_topics([NewTopic(name, partitions, 1)], operation_timeout=120)[name].result(180)
+        until(lambda name=name: led(admin, name, partitions))
+    created = time.perf_counter() - started
+    active = made.active_controller()
+    survivors = ",".join(node.bootstrap for n, node in made.nodes.items() if n != active)
+    admin = AdminClient({"bootstrap.servers": survivors, "log_level": 0})
+    admin.list_topics(timeout=30)
+    made.nodes[active].kill()
+    killed = time.perf_counter()
+    attempt = 0
+
+    def create() -> bool:
+        nonlocal attempt
+        attempt += 1
+        name = f"after-{attempt}"
+        try:
+            admin.create_topics([NewTopic(name, 1, 1)], request_timeout=2)[name].result(3)
+        except KafkaException:
+            return False
+        return True
+
+    until(create)
+    return {
+        "10,000 partitions created s": created * 10_000 / (topics * partitions),
+        "controller failover with 10,000 partitions s": time.perf_counter() - killed,
+    }
+
+
+def led(admin: AdminClient, topic: str, partitions: int) -> bool:
+    known = admin.list_topics(topic, timeout=60).topics[topic].partitions
+    return len(known) == partitions and all(part.leader >= 0 for part in known.values())
+
+
+STEPS = (_bulk, _requests, _latency, _topics, _backlog, _failover, _many_partitions)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -122,6 +123,20 @@ def wait_for_brokers(port: int, count: int) -> None:
     eventually(lambda: broker_count(HOST, port) == count)
 
 
+def quorum_of(nodes: Iterable[Daemon]) -> Any:
+    """The quorum as its leader describes it, through the first node that can tell; None while there is no leader."""
+    part = describe_quorum.RequestPartitionData(partition_index=0)
+    topic = describe_quorum.RequestTopicData(topic_name="__cluster_metadata", partitions=[part])
+    request = describe_quorum.DescribeQuorumRequest(topics=[topic])
+    for node in nodes:
+        if node.running:
+            with Client(node.port) as client:
+                answer = client.ask(request, 2)
+            if answer.error_code == 0 and answer.topics[0].partitions[0].error_code == 0:
+                return answer.topics[0].partitions[0]
+    return None
+
+
 class PylogdCluster:
     """Three combined nodes that find each other: no format step."""
 
@@ -156,17 +171,7 @@ class PylogdCluster:
             node.kill()
 
     def quorum(self) -> Any:
-        """The quorum as its leader describes it; None while there is no leader."""
-        part = describe_quorum.RequestPartitionData(partition_index=0)
-        topic = describe_quorum.RequestTopicData(topic_name="__cluster_metadata", partitions=[part])
-        request = describe_quorum.DescribeQuorumRequest(topics=[topic])
-        for node in self.nodes.values():
-            if node.running:
-                with Client(node.port) as client:
-                    answer = client.ask(request, 2)
-                if answer.error_code == 0 and answer.topics[0].partitions[0].error_code == 0:
-                    return answer.topics[0].partitions[0]
-        return None
+        return quorum_of(self.nodes.values())
 
     def voters(self) -> set[int]:
         quorum = self.quorum()
