@@ -24,6 +24,7 @@ from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key
 from pylogd.config.check import check_broker
 from pylogd.config.errors import ConfigError, did_you_mean
 from pylogd.config.properties import parse_properties
+from pylogd.config.toml_lines import toml_lines
 
 EMBEDDED_DEFAULT: Final[dict[str, str]] = {
     "process.roles": "broker,controller",
@@ -140,7 +141,7 @@ def parse_text(path: str, text: str) -> dict[str, Entry]:
 
 
 def _toml_entries(path: str, text: str, document: dict[str, Any]) -> dict[str, Entry]:
-    lines = _toml_lines(text)
+    lines = toml_lines(text)
     entries: dict[str, Entry] = {}
 
     def flatten(prefix: str, table: dict[str, Any]) -> None:
@@ -169,26 +170,6 @@ def _toml_text(name: str, place: str, value: Any) -> str:
             raise LoadError(f"{place}: {name} takes one value, not an array")
         return ",".join(_toml_text(name, place, item) for item in value)
     raise LoadError(f"{place}: {name} must be a string, number, boolean or array, not {type(value).__name__}")
-
-
-_TOML_KEY = r"""\s*((?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+)(?:\s*\.\s*(?:"[^"]*"|'[^']*'|[A-Za-z0-9_-]+))*)\s*"""
-
-
-def _toml_lines(text: str) -> dict[str, int]:
-    """Line numbers of keys, which tomllib does not tell."""
-    lines: dict[str, int] = {}
-    prefix = ""
-    for number, line in enumerate(text.splitlines(), 1):
-        if header := re.match(rf"\s*\[{_TOML_KEY}\]", line):
-            prefix = _toml_name(header[1]) + "."
-        elif assignment := re.match(rf"{_TOML_KEY}=", line):
-            lines.setdefault(prefix + _toml_name(assignment[1]), number)
-    return lines
-
-
-def _toml_name(dotted: str) -> str:
-    parts = re.findall(r"""\s*(?:"([^"]*)"|'([^']*)'|([A-Za-z0-9_-]+))\s*\.?""", dotted)
-    return ".".join("".join(part) for part in parts)
 
 
 def _resolve_references(

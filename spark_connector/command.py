@@ -8,6 +8,7 @@ import sys
 from pylogd.spark_connector.errors import SetupError
 
 COMMANDS = {
+    "run": ("pylogd.spark_connector.pipelines.command", "run the pipelines that a TOML file declares"),
     "submit": ("pylogd.spark_connector.submit", "run a Spark job with the Kafka source that matches"),
 }
 

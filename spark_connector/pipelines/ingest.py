@@ -1,0 +1,17 @@
+"""Files or generated rows into a topic, with a key."""
+
+from __future__ import annotations
+
+from pylogd.spark_connector.pipelines import records
+from pylogd.spark_connector.pipelines.context import Context, Plan
+from pylogd.spark_connector.pipelines.settings import Ingest
+
+
+def plan(context: Context, settings: Ingest) -> Plan:
+    with context.blame("input"):
+        rows = context.files(settings.input, streaming=True)
+    with context.blame("key"):
+        rows.selectExpr(settings.key or "NULL")
+    with context.blame("value"):
+        outgoing = records.outgoing(rows, settings.key, settings.value)
+    return context.to_topic(settings.output, outgoing)

@@ -1,0 +1,31 @@
+"""Records that cannot be used: to the dead-letter topic with the reason in a header, or the end of the pipeline."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pylogd.spark_connector.pipelines import records
+from pylogd.spark_connector.pipelines.context import Context
+from pylogd.spark_connector.pipelines.ledger import Batch
+from pylogd.spark_connector.pipelines.settings import ToTable
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class RecordError(Exception):
+    """A record that cannot be used, and nowhere to put it; the message is for the user."""
+
+
+def refuse(context: Context, settings: ToTable, parsed: DataFrame, batch: Batch) -> None:
+    """Deals with the rows of a batch that have a reason against them."""
+    first = parsed.where("reason IS NOT NULL").orderBy("partition", "offset").first()
+    if first is None:
+        return
+    if not settings.dead_letter:
+        raise RecordError(
+            f"offset {first.offset} of partition {first.partition} of {settings.input}: {first.reason}; "
+            "`dead_letter` names a topic where such records can go"
+        )
+    context.append(settings.dead_letter, records.refused(parsed), batch)
+    context.tally.refused += parsed.where("reason IS NOT NULL").count()

@@ -1,0 +1,29 @@
+"""Topic to topic through SQL: values are parsed into the view `input`, the rows of the query become records."""
+
+from __future__ import annotations
+
+from pylogd.spark_connector.pipelines import records
+from pylogd.spark_connector.pipelines.context import PARSED, Context, Plan
+from pylogd.spark_connector.pipelines.settings import Transform
+from pyspark.sql import functions as F
+
+
+def plan(context: Context, settings: Transform) -> Plan:
+    with context.blame("schema"):
+        parsed = records.parse(context.stream(settings), settings)
+    # An aggregation sees only what parsed; the others are counted, for the summary.
+    parsed = parsed.observe(PARSED, F.count("reason").alias("refused"))
+    rows = records.usable(parsed)
+    if settings.watermark:
+        with context.blame("watermark"):
+            rows = rows.withWatermark(settings.watermark.column, settings.watermark.delay)
+    for name, files in settings.tables.items():
+        with context.blame(f"tables.{name}"):
+            context.files(files, streaming=False).createOrReplaceTempView(name)
+    with context.blame("sql"):
+        result = records.query(rows, settings.sql)
+    with context.blame("key"):
+        result.selectExpr(settings.key or "NULL")
+    with context.blame("value"):
+        outgoing = records.outgoing(result, settings.key, settings.value)
+    return context.to_topic(settings.output, outgoing, settings.mode)
