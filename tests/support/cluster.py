@@ -69,6 +69,25 @@ class KafkaController(ApacheKafka):
         eventually(ready, timeout_s=self.start_timeout_s)
 
 
+class PylogdController(Pylogd):
+    """A quorum of one pylogd controller."""
+
+    @property
+    def properties(self) -> dict[str, str]:
+        return _controller_properties(self)
+
+    @property
+    def address(self) -> str:
+        return f"{HOST}:{self.controller_port}"
+
+    def wait_until_ready(self) -> None:
+        def ready() -> bool:
+            self.assert_alive()
+            return "ready: node" in self.log_text()
+
+        eventually(ready, timeout_s=self.start_timeout_s)
+
+
 class PylogdBroker(Pylogd):
     """A broker without the controller role."""
 
