@@ -28,6 +28,8 @@ from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
 
 if TYPE_CHECKING:
+    from pylogd.broker.repeated_commit import RepeatedCommits
+    from pylogd.broker.repeated_commit import WaitingReply as WaitingCommit
     from pylogd.broker.repeated_produce import RepeatedProduce, WaitingReply
     from pylogd.broker.server import BoundListener
     from pylogd.runtime.stream import Stream
@@ -66,6 +68,7 @@ class Connection:
 
     __slots__ = (
         "_client_id_bytes",
+        "_commits",
         "_exclusive",
         "_in_turn",
         "_out",
@@ -113,13 +116,15 @@ class Connection:
         self.waiting_for_memory = False
         self._client_id_bytes: bytes | None = None
         #: Replies in the order of their requests, with or without bytes yet.
-        self.pending: deque[_Pending | WaitingReply] = deque()
+        self.pending: deque[_Pending | WaitingReply | WaitingCommit] = deque()
         self._exclusive = False
         self._out = bytearray()
         self._splits: list[tuple[int, Any]] = []
         self._reserved = 0
         #: Since the first Produce that was appended.
         self._repeated: RepeatedProduce | None = None
+        #: Since the first OffsetCommit that waited for its group.
+        self._commits: RepeatedCommits | None = None
         self._in_turn = False
 
     @property
@@ -230,6 +235,8 @@ class Connection:
                     position = skip_tags(frame, position, len(frame), tags)
             except IndexError:
                 raise ProtocolError("the request header is cut off") from None
+        if route.is_commit and self._commits is not None and self._commits.run(frame, position, correlation_id, route):
+            return
         request, _ = route.decode(frame, position)
         context = RequestContext(route.version, self.client_id, correlation_id, self, dispatcher.node)
         try:
@@ -250,6 +257,8 @@ class Connection:
         elif response is not None:
             if route.is_produce:
                 self._learn(key_and_version, route, frame, request, None)
+            elif route.is_commit:
+                self._learn_commit(route, context, frame, position, request, response)
             self._defer(route, context, request, response)
 
     def _learn(self, key_and_version: int, route: Route, frame: memoryview, request: Any, response: Any) -> None:
@@ -259,6 +268,16 @@ class Connection:
 
             self._repeated = RepeatedProduce(self)
         self._repeated.learn(key_and_version, route, frame, request, response)
+
+    def _learn_commit(
+        self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, reply: Any
+    ) -> None:
+        """An OffsetCommit is under way: others like it need not be decoded."""
+        if self._commits is None:
+            from pylogd.broker.repeated_commit import RepeatedCommits
+
+            self._commits = RepeatedCommits(self)
+        self._commits.learn(route, context, frame, position, request, reply)
 
     def _learn_client_id(self, text: bytes, length: int) -> None:
         if len(text) < length:
@@ -305,6 +324,11 @@ class Connection:
         else:
             raise TypeError(f"the handler of {route.key.name} returned {type(answer).__name__}")
 
+    def wait_for(self, reply: WaitingCommit) -> None:
+        """`reply` is the next one due; nothing else starts before it is settled."""
+        self._exclusive = True
+        self.pending.append(reply)
+
     def _task_done(self, pending: _Pending, task: asyncio.Future[Any]) -> None:
         if task.cancelled():
             if not self.closed:
@@ -335,7 +359,7 @@ class Connection:
             self.close(str(failure))
             return
         pending.chunks = chunks
-        pending.request = None
+        pending.request = pending.deferred = None
         self.settled(pending)
 
     def admitted(self) -> None:
@@ -345,7 +369,7 @@ class Connection:
             if not self._in_turn and not self.stream.sending:
                 self.stream.resume()
 
-    def settled(self, pending: _Pending | WaitingReply) -> None:
+    def settled(self, pending: _Pending | WaitingReply | WaitingCommit) -> None:
         """A pending reply has its bytes: send all that are next in the order."""
         queue = self.pending
         if self.closed or queue[0] is not pending:
@@ -422,6 +446,7 @@ class Connection:
                 reply.deferred.abandon()
         if self._repeated is not None:
             self._repeated.close()
+        self._commits = None
         if self._reserved:
             self._release_memory()
         self.server.forget(self)

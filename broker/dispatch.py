@@ -72,8 +72,10 @@ class Deferred:
         self.resolved = True
         self.response = response
         self.abandoned = None
-        if self._listener is not None:
-            self._listener(response)
+        # Listener and answer know each other: let go, or only the garbage collector could free them.
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener(response)
 
     def listen(self, listener: Callable[[Any], None]) -> None:
         if self.resolved:
@@ -96,6 +98,7 @@ class Route:
         "decode",
         "encode",
         "handle",
+        "is_commit",
         "is_produce",
         "key",
         "module",
@@ -115,6 +118,7 @@ class Route:
         self.decode = decoder(api.request, version)
         self.encode = encoder(api.response, version)
         self.is_produce = key is ApiKey.PRODUCE
+        self.is_commit = key is ApiKey.OFFSET_COMMIT
         self.request_tagged = version >= api.flexible
         tagged = version >= api.flexible and key is not ApiKey.API_VERSIONS
         self.response_header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER

@@ -24,6 +24,7 @@ from pylogd.storage.verification import Guard
 _unpack_header = Struct(">qiibIhiqqqhii").unpack_from
 _stamp = Struct(">qii").pack_into
 _CLIENT = Origin.CLIENT
+_COORDINATOR = Origin.COORDINATOR
 _RAFT_LEADER = Origin.RAFT_LEADER
 
 #: Attributes of a batch that needs no look beyond its header: any codec, transactional or not.
@@ -108,8 +109,7 @@ class Appending(LogState):
         if not (
             length + 12 == size
             and magic == 2
-            and self._plain
-            and origin is _CLIENT
+            and (self._plain if origin is _CLIENT else self._plain_keyed and origin is _COORDINATOR)
             and base_offset == 0
             and count == last_offset_delta + 1
             and count > 0

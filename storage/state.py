@@ -37,6 +37,7 @@ class LogState:
         "_last_offset_max",
         "_naming",
         "_plain",
+        "_plain_keyed",
         "_pwrite",
         "_recent_offsets",
         "_recent_positions",
@@ -131,13 +132,14 @@ class LogState:
         """Takes effect with the next append or check; open segments keep the index size and jitter they were made
         with."""
         self.config = config
-        self._plain = (
+        # Batches of which only the header matters: of clients, and of coordinators, who never leave out a key.
+        self._plain_keyed = (
             config.compression_type == "producer"
             and not config.log_append_time
-            and not config.compact
             and config.message_timestamp_before_max_ms == INT64_MAX
             and config.pylogd_record_validation != "full"
         )
+        self._plain = self._plain_keyed and not config.compact
         self._size_max = min(config.max_message_bytes, config.segment_bytes)
         self._segment_bytes = config.segment_bytes
         self._after_max_ms = config.message_timestamp_after_max_ms

@@ -362,13 +362,13 @@ class ClassicGroup:
 
     def expiration_base(self) -> Callable[[CommittedOffset], int] | None:
         if self.protocol_type is None:
-            return lambda offset: offset.commit_timestamp_ms
+            return lambda offset: offset.value.commit_timestamp
         if self.is_empty:
             since_ms = self.state_timestamp_ms
-            return lambda offset: offset.commit_timestamp_ms if since_ms == -1 else since_ms
+            return lambda offset: offset.value.commit_timestamp if since_ms == -1 else since_ms
         known = self.protocol_type == CONSUMER_PROTOCOL_TYPE and self.subscribed_topics is not None
         if known and self.state is State.STABLE:
-            return lambda offset: offset.commit_timestamp_ms
+            return lambda offset: offset.value.commit_timestamp
         return None
 
     def write_tombstones(self, effects: Effects) -> None:

@@ -18,11 +18,14 @@ Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
 class Reply(Deferred):
     """A reply that a coordinator owes. `refuse(code, message)` makes the response for when it cannot be given."""
 
-    __slots__ = ("refuse",)
+    __slots__ = ("_refuse",)
 
     def __init__(self, refuse: Callable[[ErrorCode, str | None], Any]) -> None:
         super().__init__()
-        self.refuse = refuse
+        self._refuse = refuse
+
+    def refuse(self, code: ErrorCode, message: str | None) -> Any:
+        return self._refuse(code, message)
 
     def fail(self, code: ErrorCode, message: str | None = None) -> None:
         self.resolve(self.refuse(code, message))

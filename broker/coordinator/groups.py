@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.coordinator.classic import Caller, ClassicProtocol
 from pylogd.broker.coordinator.classic_group import ClassicGroup, State
+from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.consumer.classic_members import ClassicMembers
 from pylogd.broker.coordinator.consumer.describe import describe
 from pylogd.broker.coordinator.consumer.protocol import ConsumerProtocol
@@ -37,8 +38,6 @@ if TYPE_CHECKING:
     from pylogd.controller.delta import ImageDelta
     from pylogd.controller.image import ClusterImage
 
-#: (topic, topic id, partition of the request, partition of the response)
-Commit = tuple[str, bytes, Any, Any]
 NO_OFFSET = -1
 
 
@@ -179,7 +178,7 @@ class GroupState:
         elif generation >= 0:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
         retention_ms = request.retention_time_ms if version <= 4 else -1
-        self._commit_all(effects, group_id, commits, retention_ms)
+        self._commit_all(effects, commits, retention_ms)
         effects.answer(reply, response)
 
     def commit_in_transaction(
@@ -203,28 +202,17 @@ class GroupState:
                 raise
         elif request.generation_id >= 0:
             raise KafkaError(ErrorCode.ILLEGAL_GENERATION)
-        self._commit_all(effects, request.group_id, commits, -1)
+        self._commit_all(effects, commits, -1)
         effects.answer(reply, response)
 
-    def _commit_all(self, effects: Effects, group_id: str, commits: list[Commit], retention_ms: int) -> None:
+    def _commit_all(self, effects: Effects, commits: list[Commit], retention_ms: int) -> None:
         metadata_max: int = self.config["offset.metadata.max.bytes"]
-        commit = self.offsets.commit
-        for topic, topic_id, partition, answer in commits:
-            metadata = partition.committed_metadata
+        for commit in commits:
+            metadata = commit.partition.committed_metadata
             if metadata and len(metadata) > metadata_max:
-                answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-                continue
-            commit(
-                effects,
-                group_id,
-                topic,
-                topic_id,
-                partition.partition_index,
-                partition.committed_offset,
-                partition.committed_leader_epoch,
-                metadata,
-                retention_ms,
-            )
+                commit.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
+            else:
+                self.offsets.commit(effects, commit, retention_ms)
 
     def fetch(self, effects: Effects, reply: Any, request: Any, require_stable: bool) -> None:
         """Offsets of one group; null topics are all it has."""
@@ -349,12 +337,13 @@ class GroupState:
 
 def _check_each(check: Callable[[str, bytes, int], None] | None, commits: list[Commit]) -> None:
     if check is not None:
-        for topic, topic_id, partition, _ in commits:
-            check(topic, topic_id, partition.partition_index)
+        for commit in commits:
+            check(commit.topic, commit.topic_id, commit.partition.partition_index)
 
 
 def _fetched(index: int, committed: CommittedOffset | None, topic_id: bytes) -> OffsetFetchResponsePartitions:
     """An offset that was committed for another topic of the same name does not count."""
     if committed is None or (ZERO not in (committed.topic_id, topic_id) and committed.topic_id != topic_id):
         return OffsetFetchResponsePartitions(index, NO_OFFSET)
-    return OffsetFetchResponsePartitions(index, committed.offset, committed.leader_epoch, committed.metadata)
+    value = committed.value
+    return OffsetFetchResponsePartitions(index, value.offset, value.leader_epoch, value.metadata)

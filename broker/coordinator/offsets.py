@@ -11,52 +11,29 @@ or no longer subscribed to the topic; what counts is the group's to say (`Group.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from struct import Struct
-from typing import Any
+from typing import Any, NamedTuple
 
+from pylogd.broker.coordinator.commits import VERSION, Commit
 from pylogd.broker.coordinator.effects import Effects
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.uuids import ZERO
 
 #: With a retention of its own (requests up to version 4) an offset is written in the version that has a field for it.
-_VERSION = 4
 _VERSION_WITH_EXPIRY = 1
 NO_EXPIRY = -1
-
-_KEY_START = Struct(">hh").pack
-_VALUE_START = Struct(">hqiB").pack
-_INT16 = Struct(">h").pack
-_INT32 = Struct(">i").pack
-_INT64 = Struct(">q").pack
-#: Longest text whose length is one byte in the compact encoding.
-_SHORT_MAX = 126
-#: One tagged field, number 0, of 16 bytes; and none.
-_TAGGED = b"\x01\x00\x10"
-_UNTAGGED = b"\x00"
 
 ByPartition = dict[int, "CommittedOffset"]
 ByTopic = dict[str, ByPartition]
 
 
-class CommittedOffset:
-    __slots__ = (
-        "commit_timestamp_ms",
-        "expire_timestamp_ms",
-        "leader_epoch",
-        "metadata",
-        "offset",
-        "record_offset",
-        "topic_id",
-    )
+class CommittedOffset(NamedTuple):
+    value: Any
+    record_offset: int
 
-    def __init__(self, value: Any, record_offset: int) -> None:
-        self.offset: int = value.offset
-        self.leader_epoch: int = value.leader_epoch
-        self.metadata: str = value.metadata
-        self.commit_timestamp_ms: int = value.commit_timestamp
-        self.expire_timestamp_ms: int = value.expire_timestamp
-        self.topic_id: bytes = value.topic_id
-        self.record_offset = record_offset
+    @property
+    def topic_id(self) -> bytes:
+        topic_id: bytes = self.value.topic_id
+        return topic_id
 
 
 class Offsets:
@@ -129,28 +106,23 @@ class Offsets:
 
     # -- writing
 
-    def commit(
-        self,
-        effects: Effects,
-        group_id: str,
-        topic: str,
-        topic_id: bytes,
-        partition: int,
-        offset: int,
-        leader_epoch: int,
-        metadata: str | None,
-        retention_ms: int = NO_EXPIRY,
-    ) -> None:
+    def commit(self, effects: Effects, commit: Commit, retention_ms: int = NO_EXPIRY) -> None:
         """Write one commit; it is pending when the event runs for a producer."""
-        key = records.OffsetCommitKey(group_id, topic, partition)
+        asked = commit.partition
         now_ms = effects.now_ms
-        note = metadata or ""
-        if retention_ms != NO_EXPIRY:
-            value = records.OffsetCommitValue(offset, leader_epoch, note, now_ms, now_ms + retention_ms, topic_id)
-            effects.write(key, value, _VERSION_WITH_EXPIRY)
-            return
-        value = records.OffsetCommitValue(offset, leader_epoch, note, now_ms, NO_EXPIRY, topic_id)
-        effects.write(key, value, _VERSION, _encode(group_id, topic, partition, value))
+        expire_ms = NO_EXPIRY if retention_ms == NO_EXPIRY else now_ms + retention_ms
+        value = records.OffsetCommitValue(
+            asked.committed_offset,
+            asked.committed_leader_epoch,
+            asked.committed_metadata or "",
+            now_ms,
+            expire_ms,
+            commit.topic_id,
+        )
+        if expire_ms == NO_EXPIRY:
+            effects.write(commit.key, value, VERSION, commit.encode(value))
+        else:
+            effects.write(commit.key, value, _VERSION_WITH_EXPIRY)
 
     def delete(self, effects: Effects, group_id: str, topic: str, partition: int) -> bool:
         """Write a tombstone if there is anything to delete."""
@@ -199,8 +171,8 @@ class Offsets:
         for topic, partition, offset in tuple(self._of(group_id)):
             if group.is_subscribed_to(topic) or self.is_pending(group_id, topic, partition):
                 continue
-            if offset.expire_timestamp_ms != NO_EXPIRY:
-                expired = now_ms >= offset.expire_timestamp_ms
+            if offset.value.expire_timestamp != NO_EXPIRY:
+                expired = now_ms >= offset.value.expire_timestamp
             else:
                 expired = now_ms - base(offset) >= retention_ms
             if expired:
@@ -212,17 +184,3 @@ class Offsets:
             for partition, offset in offsets.items():
                 yield topic, partition, offset
 
-
-def _encode(group_id: str, topic: str, partition: int, value: Any) -> tuple[bytes, bytes] | None:
-    """A commit as the codec writes it, by hand, because it is the most frequent record by far; None for one with a
-    long note, which the codec may write.
-
-    Key: type int16 = 1, group and topic as strings, partition int32. Value: version int16 = 4, offset int64, leader
-    epoch int32, metadata as compact string, commit time int64, tagged fields (0: topic id)."""
-    group, name, note = group_id.encode(), topic.encode(), value.metadata.encode()
-    if len(note) > _SHORT_MAX:
-        return None
-    key = b"%b%b%b%b%b" % (_KEY_START(1, len(group)), group, _INT16(len(name)), name, _INT32(partition))
-    start = _VALUE_START(_VERSION, value.offset, value.leader_epoch, len(note) + 1)
-    tail = _TAGGED + value.topic_id if value.topic_id != ZERO else _UNTAGGED
-    return key, b"%b%b%b%b" % (start, note, _INT64(value.commit_timestamp), tail)

@@ -108,6 +108,7 @@ class Shard:
         self._base_ms = 0
         self._replies: list[tuple[Any, Any]] = []
         self._flush_scheduled = False
+        self._call_soon = node.loop.call_soon
         #: (offset the watermark must reach, replies, loop time after which they time out)
         self._waiting: deque[tuple[int, list[tuple[Any, Any]], float]] = deque()
         self._expiry: Any = None
@@ -132,7 +133,8 @@ class Shard:
     ) -> Any:
         """Run an event now and carry out its effects; returns `reply`. `producer` is (id, epoch) of the transaction to
         which the event's records belong, `guard` what its coordinator was asked under (None: it was not)."""
-        self.check()
+        if not self.active:
+            self.check()
         if reply is not None:
             self._owed[reply] = None
         if producer is not None:
@@ -192,19 +194,21 @@ class Shard:
     def _carry_out(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
         if effects.records and not self._gather(effects):
             return
-        for name, timer in effects.timers.items():
-            if timer is None:
-                self.timers.cancel(name)
-            else:
-                self.timers.set(name, timer[0], timer[1])
-        if effects.replies:
-            self._send(effects.replies)
+        if effects.timers:
+            for name, timer in effects.timers.items():
+                if timer is None:
+                    self.timers.cancel(name)
+                else:
+                    self.timers.set(name, timer[0], timer[1])
         if self._count:
+            self._replies += effects.replies
             if producer is not None:
                 self.flush(producer, guard)
             elif not self._flush_scheduled:
                 self._flush_scheduled = True
-                self.node.loop.call_soon(self._flush_due)
+                self._call_soon(self._flush_due)
+        elif effects.replies:
+            self._wait_for(self.partition.log.log_end_offset, effects.replies)
 
     def _gather(self, effects: Effects) -> bool:
         """Add an event's records to the batch of this turn; False when that failed and the shard starts over."""
@@ -307,12 +311,6 @@ class Shard:
         self._wait_for(info.last_offset + 1, [(reply, response)])
 
     # -- replies
-
-    def _send(self, replies: list[tuple[Any, Any]]) -> None:
-        if self._count:
-            self._replies += replies
-        else:
-            self._wait_for(self.partition.log.log_end_offset, replies)
 
     def _wait_for(self, offset: int, replies: list[tuple[Any, Any]]) -> None:
         if not replies:

@@ -14,7 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.effects import Reply
+from pylogd.broker.dispatch import Deferred
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -24,13 +26,31 @@ from pylogd.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.coordinator.groups import Commit
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.coordinator.shard import Shard
+    from pylogd.broker.dispatch import RequestContext
 
 _TOPIC_IDS = 10
 
 
-def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | Deferred:
+class CommitReply(Reply):
+    """Owed to a commit; `repeated_commit` learns from it what the next one will look like."""
+
+    __slots__ = ("accepted", "commits", "shard")
+
+    def __init__(self, shard: Shard, commits: list[Commit], response: OffsetCommitResponse) -> None:
+        Deferred.__init__(self)
+        self.shard = shard
+        self.commits = commits
+        #: The response when nothing is refused.
+        self.accepted = response
+
+    def refuse(self, code: ErrorCode, message: str | None) -> OffsetCommitResponse:
+        for commit in self.commits:
+            commit.answer.error_code = int(code)
+        return self.accepted
+
+
+def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | CommitReply:
     image = ctx.node.image
     commits: list[Commit] = []
     topics = []
@@ -51,19 +71,14 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
             elif not 0 <= partition.partition_index < count:
                 answer.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             else:
-                commits.append((known.name, known.id, partition, answer))
+                commits.append(Commit(request.group_id, known.name, known.id, partition, answer))
         topics.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, answers))
     response = OffsetCommitResponse(topics=topics)
     if not commits:
         return response
 
-    def refuse(code: ErrorCode, message: str | None) -> OffsetCommitResponse:
-        for commit in commits:
-            commit[3].error_code = int(code)
-        return response
-
     shard = ctx.node.groups.shard_of(request.group_id)
-    reply = Reply(refuse)
+    reply = CommitReply(shard, commits, response)
     version = ctx.version
     shard.submit(lambda effects: shard.state.commit(effects, reply, request, version, commits, response), reply)
     return reply

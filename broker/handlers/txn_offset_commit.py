@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.effects import Reply
 from pylogd.broker.coordinator.service import OFFSETS_TOPIC
 from pylogd.broker.verification import Operation, Question
@@ -24,7 +25,6 @@ from pylogd.protocol.messages.txn_offset_commit import (
 from pylogd.storage.verification import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
-    from pylogd.broker.coordinator.groups import Commit
     from pylogd.broker.coordinator.shard import Shard
     from pylogd.broker.dispatch import Deferred, RequestContext
 
@@ -51,7 +51,7 @@ def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCom
 
     def refuse(code: ErrorCode, message: str | None) -> TxnOffsetCommitResponse:
         for commit in commits:
-            commit[3].error_code = int(_known(ctx, code))
+            commit.answer.error_code = int(_known(ctx, code))
         return response
 
     reply = Reply(refuse)
@@ -75,7 +75,7 @@ def _split(
             if known is None or known.partition(partition.partition_index) is None:
                 answer.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
-                commits.append((known.name, known.id, partition, answer))
+                commits.append(Commit(request.group_id, known.name, known.id, partition, answer))
         topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
     return commits, TxnOffsetCommitResponse(topics=topics)
 

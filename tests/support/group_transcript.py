@@ -26,6 +26,7 @@ import re
 from typing import Any
 
 from pylogd.broker.coordinator.classic import Caller
+from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.effects import Effects
 from pylogd.broker.coordinator.groups import GroupState
 from pylogd.broker.coordinator.records import decode_record
@@ -202,7 +203,7 @@ class Play(ConsumerVerbs):
                 int(index), int(offset), committed_metadata=options.get("metadata", "")
             )
             answer = offset_commit.OffsetCommitResponsePartition(int(index))
-            commits.append((topic, _topic_id(topic), partition, answer))
+            commits.append(Commit(plain[0], topic, _topic_id(topic), partition, answer))
             answers.append(offset_commit.OffsetCommitResponseTopic(topic, ZERO, [answer]))
         response = offset_commit.OffsetCommitResponse(topics=answers)
         self.run(

@@ -267,7 +267,7 @@ class ConsumerGroup:
         return topic in self.subscribed
 
     def expiration_base(self) -> Callable[[CommittedOffset], int] | None:
-        return lambda offset: offset.commit_timestamp_ms
+        return lambda offset: offset.value.commit_timestamp
 
     def write_tombstones(self, effects: Effects) -> None:
         group_id = self.group_id

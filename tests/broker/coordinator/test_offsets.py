@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.effects import Effects
 from pylogd.broker.coordinator.offsets import Offsets
 from pylogd.broker.coordinator.records import encode_record
+from pylogd.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from pylogd.protocol.uuids import ZERO
 from support.group_transcript import Play, check
 
@@ -333,6 +335,7 @@ def test_commits_written_by_hand_are_as_the_codec_writes_them(
     metadata: str | None, topic_id: bytes, retention_ms: int
 ) -> None:
     effects = Effects(1_700_000_000_000, Play().state)
-    Offsets().commit(effects, "grüppe", "t", topic_id, 2**31 - 1, 2**62, 7, metadata, retention_ms)
+    asked = OffsetCommitRequestPartition(2**31 - 1, 2**62, 7, metadata)
+    Offsets().commit(effects, Commit("grüppe", "t", topic_id, asked), retention_ms)
     (record,), (encoded,) = effects.records, effects.encoded
     assert tuple(map(bytes, encoded)) == tuple(map(bytes, encode_record(record)))  # type: ignore[arg-type]

@@ -1,0 +1,159 @@
+"""An OffsetCommit that takes the short way must be answered, byte for byte, as the full way would answer it, and must
+leave the same offsets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pylogd.broker.repeated_commit import RepeatedCommits
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.messages import offset_commit, offset_fetch
+from support.datanode import DataNode
+from support.rawclient import Client
+from support.wait import eventually
+
+GROUP = "readers"
+VERSIONS = [6, 7, 8, 9, 10]
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Iterator[DataNode]:
+    made = DataNode(tmp_path)
+    made.create_topic("orders", 3)
+    made.create_topic("payments", 2)
+    offsets = made.create_topic("__consumer_offsets")
+    made.publisher.image = made.image
+    delta = SimpleNamespace(partitions={offsets: {0: None}}, deleted_topics={}, configs={})
+    made.call(made.groups.runtime.metadata_changed, delta, made.image)
+    eventually(lambda: made.groups.runtime.shards[0].active)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each request that was compared with remembered ones was like one of them."""
+    taken: list[bool] = []
+    run = RepeatedCommits.run
+
+    def watched(self: RepeatedCommits, *arguments: Any) -> bool:
+        taken.append(run(self, *arguments))
+        return taken[-1]
+
+    monkeypatch.setattr(RepeatedCommits, "run", watched)
+    return taken
+
+
+def commit(node: DataNode, *places: tuple[str, int, int], generation: int = -1, metadata: str = "") -> Any:
+    topics: dict[str, list[Any]] = {}
+    for topic, index, offset in places:
+        asked = offset_commit.OffsetCommitRequestPartition(index, offset, 4, metadata)
+        topics.setdefault(topic, []).append(asked)
+    return offset_commit.OffsetCommitRequest(
+        group_id=GROUP,
+        generation_id_or_member_epoch=generation,
+        topics=[
+            offset_commit.OffsetCommitRequestTopic(name, node.image.topics[name].id, partitions)
+            for name, partitions in topics.items()
+        ],
+    )
+
+
+def codes(response: Any) -> list[ErrorCode]:
+    return [ErrorCode(each.error_code) for topic in response.topics for each in topic.partitions]
+
+
+def committed(client: Client) -> dict[tuple[str, int], tuple[int, int, str]]:
+    request = offset_fetch.OffsetFetchRequest(groups=[offset_fetch.OffsetFetchRequestGroup(GROUP, topics=None)])
+    (group,) = client.ask(request, 9).groups
+    return {
+        (topic.name, each.partition_index): (each.committed_offset, each.committed_leader_epoch, each.metadata)
+        for topic in group.topics
+        for each in topic.partitions
+    }
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_offsets_and_replies_are_those_of_the_full_way(node: DataNode, short: list[bool], version: int) -> None:
+    with node.client() as client, node.client() as other:
+        replies = []
+        for offset in (5, 6, 2**40):
+            request = commit(node, ("orders", 0, offset), ("orders", 2, offset + 1), ("payments", 1, 0), metadata="now")
+            client.send(request, version)
+            replies.append(client.frame()[4:])
+        assert short == [True, True]
+        other.send(request, version)
+        assert {*replies, other.frame()[4:]} == {replies[0]}
+    with node.client() as client:
+        assert committed(client) == {
+            ("orders", 0): (2**40, 4, "now"),
+            ("orders", 2): (2**40 + 1, 4, "now"),
+            ("payments", 1): (0, 4, "now"),
+        }
+
+
+def test_another_request_of_the_same_length_takes_the_full_way(node: DataNode, short: list[bool]) -> None:
+    with node.client() as client:
+        for place in (("orders", 0, 1), ("orders", 1, 2), ("orders", 0, 3)):
+            assert codes(client.ask(commit(node, place), 9)) == [ErrorCode.NONE]
+        assert short == [False, False]
+        assert codes(client.ask(commit(node, ("orders", 0, 4), metadata="m"), 9)) == [ErrorCode.NONE]
+        assert committed(client) == {("orders", 0): (4, 4, "m"), ("orders", 1): (2, 4, "")}
+
+
+def test_the_group_decides_every_time(node: DataNode, short: list[bool]) -> None:
+    """A request like one that was accepted is refused when the group has changed, and is not remembered."""
+    with node.client() as client:
+        request = commit(node, ("orders", 0, 1))
+        assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
+        state = node.groups.runtime.shards[0].state
+        group = state.groups[GROUP]
+        empty = group.state
+        node.call(setattr, group, "state", type(empty).STABLE)
+        assert codes(client.ask(request, 9)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+        node.call(setattr, group, "state", empty)
+        assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
+        assert short == [True, True]
+        wrong = commit(node, ("orders", 0, 1), generation=3)
+        assert [codes(client.ask(wrong, 9)) for _ in range(2)] == [[ErrorCode.UNKNOWN_MEMBER_ID]] * 2
+        assert short[2:] == [False, False]
+
+
+def test_a_deleted_topic(node: DataNode, short: list[bool]) -> None:
+    with node.client() as client:
+        request = commit(node, ("orders", 0, 1))
+        for _ in range(2):
+            assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
+
+        def delete() -> None:
+            del node.image.topics_by_id[node.image.topics.pop("orders").id]
+            node.image.offset += 1
+
+        node.call(delete)
+        assert codes(client.ask(request, 9)) == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+        assert short == [True, False]
+
+
+def test_a_coordinator_that_moved_away(node: DataNode, short: list[bool]) -> None:
+    with node.client() as client:
+        request = commit(node, ("orders", 0, 1))
+        for _ in range(2):
+            assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
+        node.call(node.partition("__consumer_offsets").become_follower, 1, 2, (2,))
+        assert codes(client.ask(request, 9)) == [ErrorCode.NOT_COORDINATOR]
+        assert short == [True, False]
+
+
+def test_a_commit_that_is_not_replicated_in_time(node: DataNode, short: list[bool]) -> None:
+    with node.client() as client:
+        request = commit(node, ("orders", 0, 1))
+        assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
+        node.groups.runtime.shards[0].commit_timeout_ms = 1
+        partition = node.partition("__consumer_offsets")
+        node.call(partition.become_leader, 0, (1, 2), (1, 2), 1)
+        assert codes(client.ask(request, 9)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert short == [True]
