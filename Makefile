@@ -26,6 +26,9 @@ SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name py.typed)
 PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 python; do \
 	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1 && echo "$$p" && break; done)
 
+# Most of the dear tests wait (for sessions to expire, for JVMs to start): two at a time suit two cores.
+WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
+
 # What `make simulate` replays: broker or raft.
 SIMULATION ?= broker
 
@@ -50,10 +53,10 @@ run: $(RUN_READY)
 	exec $(BIN)/pylogd
 
 test: lint
-	$(BIN)/python -m pytest $(ARGS)
+	$(BIN)/python -m pytest $(WORKERS) $(ARGS)
 
 soak: lint
-	PYLOGD_SOAK=1 $(BIN)/python -m pytest --timeout 7200 $(ARGS)
+	PYLOGD_SOAK=1 $(BIN)/python -m pytest $(WORKERS) --timeout 7200 $(ARGS)
 
 simulate: $(DEV_READY)
 	cd tests && ../$(BIN)/python -m support.$(SIMULATION)_simulation $(SEED) $(ARGS)

@@ -18,9 +18,12 @@ from support.jvm import ToolHost
 from support.kafka import ApacheKafka
 from support.target import TARGET, TARGETS
 
-# Cheap first: a broken codec should not be found by a Spark job.
+# Cheap first: a broken codec should not be found by a Spark job. Of the dear ones, those that must stay together in one
+# worker come first, so that the other worker is busy to the end.
 ORDER = ["test_tree.py", "protocol", "runtime", "config", "storage", "replication", "controller", "broker", "api"]
-LAST = ["clients", "crash", "fuzz", "jvm", "spark"]
+LAST = ["spark", "jvm", "cluster", "clients", "crash", "fuzz"]
+# What only one worker may have: all tests that ask for it run there, one after another.
+ONE_FOR_ALL = ["spark", "cluster"]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -35,6 +38,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=rank)
     only_ours = pytest.mark.skip(reason="is about pylogd itself, not about Kafka's behaviour")
     for item in items:
+        if item.path.relative_to(root).parts[0] in LAST:
+            shared = next((name for name in ONE_FOR_ALL if name in getattr(item, "fixturenames", ())), None)
+            item.add_marker(pytest.mark.xdist_group(shared or item.path.relative_to(root).as_posix()))
         if TARGET != "pylogd" and item.get_closest_marker("pylogd_only"):
             item.add_marker(only_ours)
 
