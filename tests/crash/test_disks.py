@@ -103,8 +103,6 @@ def test_failed_disk(new_pylogd: Callable[..., Pylogd], tmp_path: Path) -> None:
     dirs = {"log.dirs": f"{good},{bad}", "metadata.log.dir": str(good), "log.segment.bytes": "1048576"}
     broker = new_pylogd(dirs)
     Admin(broker.bootstrap).create("spread", partitions=10)
-    homes = {p: bad if (bad / f"spread-{p}").exists() else good for p in range(10)}
-    assert set(homes.values()) == {good, bad}
     with Client(broker.port) as client:
 
         def send(partition: int, size: int = 1) -> ErrorCode:
@@ -112,6 +110,8 @@ def test_failed_disk(new_pylogd: Callable[..., Pylogd], tmp_path: Path) -> None:
             return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
         assert {send(p) for p in range(10)} == {ErrorCode.NONE}
+        homes = {p: bad if (bad / f"spread-{p}").exists() else good for p in range(10)}
+        assert set(homes.values()) == {good, bad}
         for partition, home in homes.items():
             if home == bad:
                 shutil.rmtree(bad / f"spread-{partition}")

@@ -30,8 +30,8 @@ def _die_with_parent() -> None:
 
 class Daemon(ABC):
     name = "broker"
-    start_timeout_s = 60.0
-    stop_timeout_s = 60.0
+    start_timeout_s = 120.0
+    stop_timeout_s = 120.0
 
     def __init__(self, directory: Path, properties: dict[str, str] | None = None, node_id: int = 1) -> None:
         self.directory = directory

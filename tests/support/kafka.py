@@ -12,7 +12,6 @@ from support.jvm import tool_command
 
 class ApacheKafka(Daemon):
     name = "kafka"
-    start_timeout_s = 120.0
     # The JVM ends with 128 + SIGTERM after its shutdown hooks, also when all went well.
     clean_exit_codes = (0, 143, -15)
 
