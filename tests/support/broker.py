@@ -11,7 +11,6 @@ from support.daemon import Daemon
 
 class Pylogd(Daemon):
     name = "pylogd"
-    stop_timeout_s = 30.0
     unforeseen = "Traceback (most recent call last)"
 
     def command(self) -> list[str]:
