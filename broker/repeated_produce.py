@@ -16,104 +16,35 @@ because a refused append changes nothing; the full path refuses it again and say
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import RequestContext
-from pylogd.broker.handlers.produce import with_leaders
+from pylogd.broker.produce_head import NO_TAGS, Head, records_of
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from pylogd.storage.log import AppendInfo
 
 if TYPE_CHECKING:
     from pylogd.broker.connection import Connection
     from pylogd.broker.dispatch import Route
-    from pylogd.protocol.messages.produce import ProduceRequest
+    from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pylogd.replication.partition import Partition
-    from pylogd.storage.log import AppendInfo
+    from pylogd.storage.placing import Placement
 
 #: Size, key and version as one number, correlation id.
 _opening = Struct(">iIi").unpack_from
 _OPENING_BYTES = 12
-_int32 = Struct(">i").unpack_from
-#: Since version 9: no tags behind the partition, the topic and the request.
-_NO_TAGS = b"\x00\x00\x00"
 #: Heads remembered per connection, one for each partition it produces to.
 _HEADS_MAX = 1024
 #: Requests with a head of another length before the remembered ones are given up for it.
 _MISSES_MAX = 16
-#: Low byte of a batch's attributes, with the transactional bit.
-_ATTRIBUTES_LOW = 22
-_TRANSACTIONAL = 0x10
 #: Replies collected before they are sent.
 _REPLY_BYTES_MAX = 1 << 16
-#: Base offset, append time and log start in the reply whose frame is taken as the form of all others.
-_SENTINELS = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
-
-
-class _Head:
-    """What one remembered head stands for."""
-
-    __slots__ = (
-        "acks",
-        "flexible",
-        "has_log_start",
-        "index",
-        "key_and_version",
-        "middle",
-        "pack",
-        "partition",
-        "route",
-        "size",
-        "tail",
-        "timeout_s",
-        "topic",
-        "topic_id",
-        "version",
-    )
-
-    def __init__(self, key_and_version: int, route: Route, partition: Partition, request: ProduceRequest) -> None:
-        self.key_and_version = key_and_version
-        self.route = route
-        self.version = route.version
-        self.flexible = route.request_tagged
-        self.partition = partition
-        self.acks = request.acks
-        self.timeout_s = max(request.timeout_ms, 0) / 1000
-        topic = request.topic_data[0]
-        self.topic, self.topic_id = topic.name, topic.topic_id
-        self.index = topic.partition_data[0].index
-        # The reply's frame, cut around the numbers that change; from version 5 on it names the log's start as well.
-        frame = bytearray()
-        route.encode_into(frame, [], 0, self._response(PartitionProduceResponse(self.index, 0, *_SENTINELS)))
-        self.has_log_start = route.version >= 5
-        numbers = Struct(">qqq").pack(*_SENTINELS) if self.has_log_start else Struct(">qq").pack(*_SENTINELS[:2])
-        at = frame.index(numbers)
-        self.middle = bytes(frame[8:at])
-        self.tail = bytes(frame[at + len(numbers) :])
-        self.size = len(frame) - 4
-        form = f">ii{len(self.middle)}s{'qqq' if self.has_log_start else 'qq'}{len(self.tail)}s"
-        self.pack: Callable[..., bytes] = Struct(form).pack
-
-    def _response(self, answer: PartitionProduceResponse) -> ProduceResponse:
-        return ProduceResponse([TopicProduceResponse(self.topic, self.topic_id, [answer])])
-
-    def reply(self, correlation_id: int, info: AppendInfo) -> bytes:
-        numbers = (info.base_offset, info.log_append_time_ms, info.log_start_offset)
-        if not self.has_log_start:
-            numbers = numbers[:2]  # type: ignore[assignment]
-        return self.pack(self.size, correlation_id, self.middle, *numbers, self.tail)
-
-    def failure(self, connection: Connection, correlation_id: int, info: AppendInfo, code: ErrorCode) -> bytearray:
-        """The reply to a request that was appended and then not acknowledged."""
-        answer = PartitionProduceResponse(
-            self.index, int(code), info.base_offset, info.log_append_time_ms, info.log_start_offset
-        )
-        context = RequestContext(self.version, None, correlation_id, connection, connection.dispatcher.node)
-        frame = bytearray()
-        self.route.encode_into(frame, [], correlation_id, with_leaders(context, self._response(answer)))
-        return frame
+#: Requests up to this size are written together with others, and bytes of them that are looked at together.
+_SMALL_BYTES = 1 << 11
+_TOGETHER_BYTES = 1 << 14
+#: It pays when about so many more are there.
+_WORTHWHILE = 4
 
 
 class WaitingReply:
@@ -121,7 +52,7 @@ class WaitingReply:
 
     __slots__ = ("_connection", "_correlation_id", "_head", "_info", "chunks", "deadline")
 
-    def __init__(self, connection: Connection, head: _Head, correlation_id: int, info: AppendInfo) -> None:
+    def __init__(self, connection: Connection, head: Head, correlation_id: int, info: AppendInfo) -> None:
         self._connection = connection
         self._head = head
         self._correlation_id = correlation_id
@@ -156,6 +87,52 @@ class WaitingReply:
         self.chunks = [head.failure(self._connection, number, info, code) if code else head.reply(number, info)]
 
 
+class _Group:
+    """Small requests of one turn to one partition, which are written at once."""
+
+    __slots__ = ("_head", "_placed", "batches", "numbers", "places")
+
+    def __init__(self, head: Head) -> None:
+        self._head = head
+        self._placed: Placement | None = None
+        self.batches: list[memoryview] = []
+        #: Their correlation ids, and where each stands in the turn.
+        self.numbers: list[int] = []
+        self.places: list[int] = []
+
+    def place(self, now_ms: int, count: int) -> int:
+        """How many of the turn's `count` requests stand before the first one here that cannot be appended like this."""
+        partition = self._head.partition
+        placed = self._placed = partition.log.place(self.batches, partition.leader_epoch, now_ms)
+        taken = 0 if placed is None else len(placed.bases)
+        return count if taken == len(self.batches) else self.places[taken]
+
+    def write(self, now_ms: int, replies: list[bytes | bytearray], connection: Connection) -> None:
+        """Append those that get a reply; the others are left as they came."""
+        placed, count = self._placed, len(replies)
+        if placed is not None and self.places[len(placed.bases) - 1] >= count:
+            placed.forget()
+            self.batches = [batch for batch, place in zip(self.batches, self.places) if place < count]
+            self.place(now_ms, count)
+            placed = self._placed
+        if placed is None:
+            return
+        head = self._head
+        answered = zip(self.places, self.numbers, placed.bases)
+        try:
+            placed.write()
+        except KafkaError as refusal:
+            for place, number, _ in answered:
+                replies[place] = head.failure(connection, number, AppendInfo(-1, -1, -1, -1), refusal.code)
+            return
+        partition = head.partition
+        partition.advance()
+        log_start = partition.log.log_start_offset
+        pack, size, middle, tail = head.pack, head.size, head.middle, head.tail
+        for place, number, base in answered:
+            replies[place] = pack(size, number, middle, base, -1, log_start, tail)
+
+
 class RepeatedProduce:
     """The remembered heads of one connection; all of one length, because that is how a head is found."""
 
@@ -163,7 +140,7 @@ class RepeatedProduce:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._heads: dict[bytes, _Head] = {}
+        self._heads: dict[bytes, Head] = {}
         self._head_bytes = 0
         self._misses = 0
         #: One for all waiting replies of the connection: set for the earliest deadline, left alone when it is met.
@@ -197,8 +174,8 @@ class RepeatedProduce:
             return
         length_bytes, tail = 4, 0
         if route.request_tagged:
-            length_bytes, tail = _uvarint_size(len(records) + 1), len(_NO_TAGS)
-            if frame[-tail:] != _NO_TAGS:
+            length_bytes, tail = _uvarint_size(len(records) + 1), len(NO_TAGS)
+            if frame[-tail:] != NO_TAGS:
                 return
         # The frame comes without its size.
         head = frame[_OPENING_BYTES - 4 : len(frame) - tail - len(records) - length_bytes].tobytes()
@@ -213,7 +190,7 @@ class RepeatedProduce:
         self._misses = 0
         known = self._heads.get(head)
         if known is None or known.partition is not partition or known.key_and_version != key_and_version:
-            self._heads[head] = _Head(key_and_version, route, partition, request)
+            self._heads[head] = Head(key_and_version, route, partition, request)
 
     def run(
         self,
@@ -240,31 +217,9 @@ class RepeatedProduce:
             if head is None or head.key_and_version != key_and_version:
                 break
             try:
-                if head.flexible:
-                    length = view[position]
-                    position += 1
-                    if length > 127:
-                        length &= 127
-                        shift = 7
-                        while (byte := view[position]) > 127 and shift < 28:
-                            length |= (byte & 127) << shift
-                            shift += 7
-                            position += 1
-                        length |= byte << shift
-                        position += 1
-                    records = view[position : position + length - 1]
-                    if position + length + 2 != stop or view[stop - 3 : stop] != _NO_TAGS:
-                        break
-                else:
-                    (length,) = _int32(view, position)
-                    position += 4
-                    if position + length != stop:
-                        break
-                    records = view[position:stop]
-                if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
-                    break
+                records = records_of(view, position, stop, head.flexible)
                 partition = head.partition
-                if not partition.is_leader:
+                if records is None or not partition.is_leader:
                     break
                 log = partition.log
                 if partition.followers or log.config.flush_messages == 1:
@@ -272,6 +227,13 @@ class RepeatedProduce:
                     waits = _must_wait(partition, head.acks, info)
                 else:
                     # Alone and not bound to the disk: in the same moment acknowledged.
+                    if head.plain and end - stop > _WORTHWHILE * size and size < _SMALL_BYTES and not pending:
+                        done = self._append_together(view, start, end, out, now_ms)
+                        if done > start:
+                            start = done
+                            if len(out) > _REPLY_BYTES_MAX:
+                                break
+                            continue
                     info = log.append_as_leader(records, partition.leader_epoch, now_ms=now_ms, version=head.version)
                     partition.advance()
                     waits = False
@@ -301,7 +263,44 @@ class RepeatedProduce:
                 break
         return start
 
-    def _queue(self, head: _Head, correlation_id: int, info: AppendInfo, waits: bool) -> None:
+    def _append_together(self, view: memoryview, start: int, end: int, out: bytearray, now_ms: int) -> int:
+        """Append small requests that came together with one write for each partition. Returns where the first request
+        starts that was not appended."""
+        heads, records_at = self._heads, _OPENING_BYTES + self._head_bytes
+        groups: dict[Head, _Group] = {}
+        stops: list[int] = []
+        at, enough = start, start + _TOGETHER_BYTES
+        while at < enough and end - at > records_at + 4:
+            size, key_and_version, correlation_id = _opening(view, at)
+            stop = at + 4 + size
+            position = at + records_at
+            head = heads.get(view[at + _OPENING_BYTES : position].tobytes())
+            if stop > end or size > _SMALL_BYTES or head is None or head.key_and_version != key_and_version:
+                break
+            records = records_of(view, position, stop, head.flexible)
+            if records is None:
+                break
+            group = groups.get(head)
+            if group is None:
+                if not head.alone:
+                    break
+                group = groups[head] = _Group(head)
+            group.batches.append(records)
+            group.numbers.append(correlation_id)
+            group.places.append(len(stops))
+            stops.append(stop)
+            at = stop
+        # Each group up to its first request that is not as simple as it looked; all up to the first of those.
+        count = len(stops)
+        for group in groups.values():
+            count = min(count, group.place(now_ms, len(stops)))
+        replies: list[bytes | bytearray] = [b""] * count
+        for group in groups.values():
+            group.write(now_ms, replies, self._connection)
+        out += b"".join(replies)
+        return stops[count - 1] if count else start
+
+    def _queue(self, head: Head, correlation_id: int, info: AppendInfo, waits: bool) -> None:
         connection = self._connection
         reply = WaitingReply(connection, head, correlation_id, info)
         connection.pending.append(reply)

@@ -6,6 +6,7 @@ a few assignments; what is rare (rolling, another timestamp type, a full disk) i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from struct import Struct
 from struct import error as StructError
 
@@ -31,7 +32,7 @@ _RAFT_LEADER = Origin.RAFT_LEADER
 _PLAIN_ATTRIBUTES = frozenset(codec | transactional for codec in range(5) for transactional in (0, 0x10))
 
 #: Batches at the end of the active segment whose positions are kept in memory; half of them go when the list is full.
-_RECENT_MAX = 512
+RECENT_MAX = 512
 #: Dirty bytes at which write-back of the active segment is started.
 _WRITEBACK_BYTES = 8 << 20
 
@@ -181,7 +182,7 @@ class Appending(LogState):
             self._recent_start = offset
         recent.append(last_offset)
         self._recent_positions.append(position)
-        if len(recent) > _RECENT_MAX:
+        if len(recent) > RECENT_MAX:
             self._forget_recent()
         if max_timestamp > segment.max_timestamp_known:
             segment.max_timestamp_known = max_timestamp
@@ -189,7 +190,9 @@ class Appending(LogState):
         try:
             since_index = segment.bytes_since_index
             if since_index > self._index_interval_bytes:
-                self._index(segment, last_offset, position, size, end)
+                timestamp = (segment.max_timestamp, segment.max_timestamp_offset)
+                self._index(segment, last_offset, position, timestamp, end)
+                segment.bytes_since_index = size
             else:
                 segment.bytes_since_index = since_index + size
             if header is not None and producer_id >= 0:
@@ -275,7 +278,7 @@ class Appending(LogState):
                     replay(self.producers, header, marker, segment.txn_index)
         except OSError as error:
             raise self._books_failed(error) from error
-        if len(self._recent_offsets) > _RECENT_MAX:
+        if len(self._recent_offsets) > RECENT_MAX:
             self._forget_recent()
         if segment.indexes_full:
             self._forget_roll_bounds()
@@ -322,10 +325,9 @@ class Appending(LogState):
         self.environment.failed(self, "writing an index", error)
         return self._storage_error()
 
-    def _index(self, segment: Segment, last_offset: int, position: int, size: int, end: int) -> None:
+    def _index(self, segment: Segment, last_offset: int, position: int, timestamp: Sequence[int], end: int) -> None:
         segment.offset_index.append(last_offset, position)
-        segment.time_index.maybe_append(segment.max_timestamp, segment.max_timestamp_offset)
-        segment.bytes_since_index = size
+        segment.time_index.maybe_append(*timestamp)
         if segment.indexes_full:
             self._forget_roll_bounds()
         self._start_writeback(segment, end)
@@ -339,7 +341,7 @@ class Appending(LogState):
             segment.writeback_position = end
 
     def _forget_recent(self) -> None:
-        keep = _RECENT_MAX // 2
+        keep = RECENT_MAX // 2
         gone = len(self._recent_offsets) - keep
         self._recent_start = self._recent_offsets[gone - 1] + 1
         del self._recent_offsets[:gone]

@@ -1,24 +1,25 @@
 """A partition's log: segments in order, and the offsets everybody asks for.
 
-Where things are: `state` holds what a log is made of, `appending` and `reading` are the hot paths. `loading` opens and
-recovers a log, `rolling` starts segments, `truncation` cuts the end, `retention` the beginning, `lookup` finds offsets
-by time, `swap` replaces segments after compaction, `flushing` makes bytes durable.
+Where things are: `state` holds what a log is made of, `appending`, `placing` and `reading` are the hot paths. `loading`
+opens and recovers a log, `rolling` starts segments, `truncation` cuts the end, `retention` the beginning, `lookup`
+finds offsets by time, `swap` replaces segments after compaction, `flushing` makes bytes durable.
 """
 
 from __future__ import annotations
 
 from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.storage import retention, swap, truncation
-from pylogd.storage.appending import AppendInfo, Appending
+from pylogd.storage.appending import AppendInfo
 from pylogd.storage.checkpoint import LEADER_EPOCHS
 from pylogd.storage.flush_plan import FlushPlan
+from pylogd.storage.placing import Placing
 from pylogd.storage.reading import LogRead, Reading
 from pylogd.storage.segment import Segment
 
 __all__ = ["DISK_FULL_ERRORS", "AppendInfo", "FlushPlan", "Log", "LogRead"]
 
 
-class Log(Appending, Reading):
+class Log(Placing, Reading):
     """Use `loading.open_log` to get one."""
 
     __slots__ = ()

@@ -13,7 +13,7 @@ from pylogd.broker.dispatch import Deferred, RequestContext, Route
 from pylogd.broker.handlers import produce
 from pylogd.broker.repeated_produce import RepeatedProduce
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.batch import Record, build_batch
+from pylogd.protocol.batch import Record, build_batch, iter_headers
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.framing import encode_request
@@ -153,6 +153,40 @@ def test_several_partitions_and_requests_in_one_turn(broker: Broker) -> None:
     size = len(replies) // 10
     assert [int.from_bytes(replies[n * size + 4 : n * size + 8], "big") for n in range(10)] == list(range(10))
     assert [broker.partition(index=n).log.log_end_offset for n in range(2)] == [6, 6]
+
+
+def test_many_requests_of_one_partition_in_one_turn(broker: Broker) -> None:
+    repeated = broker.repeated()
+    broker.full(frame(), repeated)
+    requests = [frame(correlation_id=n, value=b"v" * (n * 13 % 300)) for n in range(100)]
+    stop, together = run(repeated, b"".join(requests))
+    assert stop == sum(map(len, requests))
+    replies = b"".join(run(repeated, each)[1] for each in requests)
+    assert len(together) == len(replies)
+    size = len(replies) // 100
+    for n in range(100):
+        first, second = together[n * size :][:size], replies[n * size :][:size]
+        at = offset_position(first)
+        assert first[:at] + (101 + n).to_bytes(8, "big") + first[at + 8 :] == second
+    headers = [header for _, header in iter_headers(read_log(broker))]
+    assert [header.base_offset for header in headers] == list(range(201))
+
+
+def test_a_bad_request_among_many_takes_the_full_way(broker: Broker) -> None:
+    repeated = broker.repeated()
+    broker.full(frame(), repeated)
+    requests = [bytearray(frame(correlation_id=n)) for n in range(10)]
+    requests[6][-1] ^= 1
+    stop, replies = run(repeated, b"".join(requests))
+    assert stop == sum(map(len, requests[:6]))
+    assert len(replies) == 6 * len(broker.full(frame()))
+    assert broker.partition().log.log_end_offset == 8
+
+
+def read_log(broker: Broker) -> bytes:
+    found = broker.partition().log.read(0, 1 << 20, 1 << 40)
+    assert found.range is not None
+    return bytes(found.range.read())
 
 
 def test_an_unfinished_request_waits(broker: Broker) -> None:

@@ -14,6 +14,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import SimulatedFileSystem
 from pylogd.storage.config import INT64_MAX, LogConfig
+from pylogd.storage.log import Log
 from pylogd.storage.validation import Origin
 from support.logs import NOW_MS, append, batch, check_indexes, environment, marker, new_log, read_all, stored
 
@@ -298,6 +299,84 @@ def test_the_tail_is_found_without_touching_the_disk(tmp_path: Path, monkeypatch
         found = log.read(offset, 1 << 20, 1000)
         assert found.tail
         assert found.size > 0
+
+
+# -- several batches in one write
+
+_SMALL = st.tuples(st.integers(1, 3), st.integers(0, 120), st.integers(-500, 500), st.sampled_from([-1, -1, -1, 9]))
+
+
+def together_at_once(log: Log, batches: list[memoryview]) -> list[int]:
+    """The base offsets of those that were taken."""
+    placed = log.place(batches, 0, NOW_MS)
+    if placed is None:
+        return []
+    placed.write()
+    return placed.bases
+
+
+@given(batches=st.lists(_SMALL, min_size=1, max_size=30), together=st.integers(1, 8))
+def test_batches_appended_together_lie_as_if_appended_one_by_one(
+    batches: list[tuple[int, int, int, int]], together: int
+) -> None:
+    logs = [new_log("", environment(SimulatedFileSystem()), segment_bytes=2000, index_interval_bytes=300) for _ in "ab"]
+    made: list[list[memoryview]] = [[], []]
+    sequence = 0
+    for count, size, late_ms, producer in batches:
+        options = {"producer_id": producer, "producer_epoch": 0, "base_sequence": sequence} if producer >= 0 else {}
+        sequence += count if producer >= 0 else 0
+        for copies in made:
+            copies.append(batch(count, size=size, timestamp=NOW_MS + late_ms, **options))
+    for each in made[0]:
+        append(logs[0], each)
+    left = made[1]
+    while left:
+        bases = together_at_once(logs[1], left[:together])
+        if not bases:
+            append(logs[1], left[0])
+        left = left[max(1, len(bases)) :]
+    one, other = logs
+    assert [data for _, data in stored(one)] == [data for _, data in stored(other)]
+    assert [h.base_offset for h in read_all(one)] == [h.base_offset for h in read_all(other)]
+    for first, second in zip(one.segments, other.segments, strict=True):
+        assert list(first.offset_index.items()) == list(second.offset_index.items())
+        assert list(first.time_index.items()) == list(second.time_index.items())
+        assert (first.max_timestamp, first.max_timestamp_offset) == (second.max_timestamp, second.max_timestamp_offset)
+
+
+@pytest.mark.parametrize("bad", range(4))
+def test_a_bad_batch_stops_those_behind_it(bad: int) -> None:
+    log = new_log("", environment(SimulatedFileSystem()))
+    append(log, batch())
+    batches = [batch(size=n) for n in range(4)]
+    batches[bad][-1] ^= 1
+    assert together_at_once(log, batches) == list(range(1, 1 + bad))
+    assert log.log_end_offset == 1 + bad
+    assert len(stored(log)) == 1 + bad
+
+
+def test_a_full_disk_refuses_all_batches_of_one_write() -> None:
+    files = SimulatedFileSystem()
+    log = new_log("", environment(files))
+    append(log, batch(size=100))
+    files.capacity_bytes = files._used_bytes() + 50
+    batches = [batch(size=100) for _ in range(3)]
+    with pytest.raises(KafkaError):
+        together_at_once(log, batches)
+    assert len(stored(log)) == log.log_end_offset == 1
+    files.capacity_bytes = None
+    assert together_at_once(log, [batch(size=100) for _ in range(3)]) == [1, 2, 3]
+
+
+def test_batches_that_lose_their_places_are_as_before() -> None:
+    log = new_log("", environment(SimulatedFileSystem()))
+    append(log, batch())
+    batches = [batch(size=n) for n in range(3)]
+    placed = log.place(batches, 0, NOW_MS)
+    assert placed is not None
+    placed.forget()
+    assert together_at_once(log, batches) == [1, 2, 3]
+    assert len(stored(log)) == 4
 
 
 # -- trouble
