@@ -24,6 +24,33 @@ WARM_UP_WINDOW_S = 5.0
 
 
 @dataclass(slots=True)
+class Floor:
+    """The server that does next to nothing, as the measurements see it."""
+
+    pid: int
+    port: int
+    label: str = "floor"
+
+    def cpu_seconds(self) -> float:
+        return machine.cpu_seconds(self.pid)
+
+
+Server = Broker | Floor
+
+
+@contextmanager
+def floor_server(directory: Path, **arguments: str) -> Iterator[Floor]:
+    path = directory / "floor.port"
+    server = Load("floor", "serve", {"path": str(path), **arguments}, machine.broker_cores())
+    try:
+        server.ready()
+        server.go()
+        yield Floor(server.process.pid, int(path.read_text()))
+    finally:
+        server.kill()
+
+
+@dataclass(slots=True)
 class Bench:
     """The state of one run. Brokers that live through the whole run are started on first use."""
 
@@ -34,6 +61,7 @@ class Bench:
     stack: ExitStack = field(default_factory=ExitStack)
     _brokers: dict[str, Broker] = field(default_factory=dict)
     _topics: int = 0
+    _floor: Floor | None = None
 
     def say(self, text: str) -> None:
         print(f"  {time.strftime('%H:%M:%S')} {text}", file=sys.stderr, flush=True)
@@ -61,7 +89,7 @@ class Bench:
                 self.pin(broker)
         return self._brokers
 
-    def pin(self, broker: Broker) -> None:
+    def pin(self, broker: Server) -> None:
         machine.pin(broker.pid, machine.broker_cores() if self.pinned else machine.all_cores())
 
     @contextmanager
@@ -117,12 +145,24 @@ class Bench:
             "record_count": 150, "value_size": 100, "seconds": WARM_UP_WINDOW_S,
         }  # fmt: skip
 
+    # -- the floor
+
+    def floor(self) -> Floor:
+        """A server that does next to nothing, on the broker's cores (see `bench/load/floor.py`)."""
+        if self._floor is None:
+            self._floor = self.stack.enter_context(floor_server(self.directory))
+        self.pin(self._floor)
+        return self._floor
+
     # -- topics
 
     @contextmanager
-    def topic(self, broker: Broker, partitions: int = 1, **config: str) -> Iterator[str]:
+    def topic(self, broker: Server, partitions: int = 1, **config: str) -> Iterator[str]:
         self._topics += 1
         name = f"bench{self._topics:04d}"
+        if isinstance(broker, Floor):
+            yield name  # it takes any
+            return
         admin = admin_client(broker)
         create_topic(admin, name, partitions, config)
         try:
@@ -133,10 +173,10 @@ class Bench:
 
     # -- measuring
 
-    def load(self, kind: str, function: str, broker: Broker, **arguments: Any) -> Load:
+    def load(self, kind: str, function: str, broker: Server, **arguments: Any) -> Load:
         return Load(kind, function, {"port": broker.port, **arguments}, self.load_cores)
 
-    def run(self, broker: Broker, loads: list[Load]) -> Measurement:
+    def run(self, broker: Server, loads: list[Load]) -> Measurement:
         """Runs the loads at once; the broker's CPU seconds are those between their start and their end."""
         try:
             for load in loads:
@@ -157,18 +197,21 @@ class Bench:
         return run_all(loads)
 
     def alternate(
-        self, measure: Callable[[Broker], dict[str, float]], rounds: int | None = None
+        self, measure: Callable[[Any], dict[str, float]], rounds: int | None = None, floor: bool = False
     ) -> dict[str, dict[str, float]]:
-        """Runs `measure` on the brokers in turn, some rounds, and returns the median of each figure by broker."""
-        found: dict[str, dict[str, list[float]]] = {kind: {} for kind in self.kinds}
+        """Runs `measure` on the brokers in turn, some rounds, and returns the median of each figure by broker; with
+        `floor` also on a server that does next to nothing."""
+        found: dict[str, dict[str, list[float]]] = {}
         for number in range(rounds or self.rounds):
             # The order changes every round, so that neither always runs in the other's wake.
-            order = list(self.brokers().items())
+            order: list[tuple[str, Server]] = list(self.brokers().items())
+            if floor:
+                order.append(("floor", self.floor()))
             for kind, broker in order if number % 2 == 0 else order[::-1]:
                 figures = measure(broker)
                 self.say(f"{broker.label}: " + ", ".join(f"{name} {value:,.4g}" for name, value in figures.items()))
                 for name, value in figures.items():
-                    found[kind].setdefault(name, []).append(value)
+                    found.setdefault(kind, {}).setdefault(name, []).append(value)
         return {
             kind: {name: statistics.median(values) for name, values in figures.items()}
             for kind, figures in found.items()

@@ -11,8 +11,6 @@ import time
 from collections.abc import Generator
 from typing import Any
 
-from bench.load.raw import percentiles
-
 Result = dict[str, Any]
 Work = Generator[None, None, Result]
 
@@ -78,43 +76,6 @@ def sendfile_client(path: str, connections: int, reply_bytes: int, seconds: floa
             moved += have
             each.sendall(request)
     return {"bytes": moved, "seconds": time.perf_counter() - started}
-
-
-def echo_server(path: str, request_bytes: int, reply_bytes: int) -> Work:
-    """Answers every request of one connection with as many bytes as a Produce reply has; ends with the connection."""
-    listener = socket.create_server(("127.0.0.1", 0))
-    with open(path, "w") as out:
-        out.write(str(listener.getsockname()[1]))
-    yield
-    connection, _ = listener.accept()
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    reply = bytes(reply_bytes)
-    served = have = 0
-    while got := len(connection.recv(65_536)):
-        have += got
-        if have >= request_bytes:
-            have -= request_bytes
-            connection.sendall(reply)
-            served += 1
-    return {"requests": served}
-
-
-def echo_latency(path: str, request_bytes: int, reply_bytes: int, count: int) -> Work:
-    """What one request at a time takes when the server does nothing: two system calls and two wake-ups."""
-    with open(path) as file:
-        connection = socket.create_connection(("127.0.0.1", int(file.read())))
-    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    request = bytes(request_bytes)
-    yield
-    samples = []
-    for _ in range(count):
-        started = time.perf_counter()
-        connection.sendall(request)
-        have = 0
-        while have < reply_bytes:
-            have += len(connection.recv(65_536))
-        samples.append(time.perf_counter() - started)
-    return percentiles(samples)
 
 
 def write_and_fsync(path: str, record_bytes: int, seconds: float) -> Work:
