@@ -30,7 +30,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pylogd.runtime import pagecache
-from pylogd.runtime.files import FileRange
+from pylogd.runtime.files import ColdRead, FileRange
 
 if TYPE_CHECKING:
     from pylogd.runtime.network import Network
@@ -300,13 +300,12 @@ class Stream:
 
     def _file_chunk(self, source: FileRange) -> bytes | _FileSend:
         size = source.size
-        if size <= INLINE_BYTES_MAX:
-            fd = source.file.open()
-            if self._network.pages.resident(fd, source.position, size):
-                data = os.pread(fd, size, source.position)
-                if len(data) == size:
-                    return data
-        return _FileSend(source)
+        if size > INLINE_BYTES_MAX:
+            return _FileSend(source)
+        try:
+            return source.file.pread_nowait(size, source.position, size)
+        except ColdRead:
+            return _FileSend(source)  # a worker reads it first
 
     def _flush(self) -> None:
         queue = self._queue
