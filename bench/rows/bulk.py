@@ -26,7 +26,7 @@ def measure(bench: Bench) -> list[Row]:
 
 
 def _librdkafka(bench: Bench, size: int, label: str) -> list[Row]:
-    total = int(bench.scale(400e6, 60e6) * (0.5 if size == 100 else 1))
+    total = int(bench.scale(300e6, 60e6) * (0.5 if size == 100 else 1))
 
     def once(broker: Broker) -> dict[str, float]:
         with bench.topic(broker, PARTITIONS) as topic:
@@ -50,7 +50,7 @@ def _librdkafka(bench: Bench, size: int, label: str) -> list[Row]:
 
 
 def _raw(bench: Bench, size: int, label: str) -> list[Row]:
-    seconds = bench.scale(4, 1)
+    seconds = bench.scale(3, 1)
 
     def once(broker: Broker) -> dict[str, float]:
         with bench.topic(broker, PARTITIONS) as topic:

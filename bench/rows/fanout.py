@@ -26,7 +26,7 @@ def measure(bench: Bench) -> list[Row]:
 
 
 def _once(bench: Bench, broker: Broker, consumers: int) -> dict[str, float]:
-    total = int(bench.scale(200e6, 20e6) / (1 if consumers < 20 else 4))
+    total = int(bench.scale(150e6, 20e6) / (1 if consumers < 20 else 4))
     with bench.topic(broker) as topic:
         messages = total // VALUE_SIZE
         follow = {"topic": topic, "partitions": 1, "messages": messages}

@@ -21,7 +21,7 @@ VALUE_SIZE = 100
 
 
 def measure(bench: Bench) -> list[Row]:
-    seconds = bench.scale(4, 1)
+    seconds = bench.scale(3, 1)
 
     def once(server: Server) -> dict[str, float]:
         with bench.topic(server, 1, **{"flush.messages": "1"}) as topic:

@@ -24,7 +24,7 @@ def _commits(bench: Bench) -> list[Row]:
         with bench.topic(broker) as topic:
             load = bench.load(
                 "groups", "commit", broker, topic=topic, groups=GROUPS, connections=CONNECTIONS,
-                seconds=bench.scale(10, 2),
+                seconds=bench.scale(5, 2),
             )  # fmt: skip
             done = bench.run(broker, [load])
             result = done["results"][0]

@@ -24,7 +24,7 @@ def measure(bench: Bench) -> list[Row]:
     return rows
 
 
-def _one_load(bench: Bench, kind: str, label: str, function: str = "produce_latency", count: int = 5_000) -> list[Row]:
+def _one_load(bench: Bench, kind: str, label: str, function: str = "produce_latency", count: int = 4_000) -> list[Row]:
     def once(server: Server) -> dict[str, float]:
         with bench.topic(server) as topic:
             load = bench.load(kind, function, server, topic=topic, value_size=100, count=int(bench.scale(count, 500)))
@@ -34,7 +34,7 @@ def _one_load(bench: Bench, kind: str, label: str, function: str = "produce_late
 
 
 def _end_to_end(bench: Bench, label: str) -> list[Row]:
-    count = int(bench.scale(3_000, 500))
+    count = int(bench.scale(2_500, 500))
 
     def once(server: Server) -> dict[str, float]:
         with bench.topic(server) as topic:

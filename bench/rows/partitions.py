@@ -74,8 +74,8 @@ def _once(bench: Bench, broker: Broker, per_topic: int) -> dict[str, float]:
 
 
 def _idle(bench: Bench, broker: Broker) -> tuple[float, float]:
-    time.sleep(bench.scale(8, 1))
-    seconds = bench.scale(10, 2)
+    time.sleep(bench.scale(3, 1))
+    seconds = bench.scale(5, 2)
     before = broker.cpu_seconds()
     time.sleep(seconds)
     return (broker.cpu_seconds() - before) / seconds * 1e3, broker.resident_mb()

@@ -31,7 +31,7 @@ def _raw(bench: Bench, label: str, in_flight: int) -> list[Row]:
                 [
                     bench.load(
                         "raw", "produce", broker, topic=topic, partitions=CONNECTIONS, connections=CONNECTIONS,
-                        in_flight=in_flight, record_count=1, value_size=100, seconds=bench.scale(5, 1),
+                        in_flight=in_flight, record_count=1, value_size=100, seconds=bench.scale(3, 1),
                     )
                 ],
             )  # fmt: skip

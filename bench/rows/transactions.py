@@ -31,7 +31,7 @@ def _once(bench: Bench, broker: Broker, count: int, per_second: float) -> dict[s
 
 
 def _steady(bench: Bench) -> list[Row]:
-    count = int(bench.scale(1000, 200))
+    count = int(bench.scale(500, 200))
     figures = bench.alternate(lambda broker: _once(bench, broker, count, 100))
 
     def row(unit: str, shown: str, **bounds: float) -> Row:
@@ -46,7 +46,7 @@ def _steady(bench: Bench) -> list[Row]:
 
 
 def _fast(bench: Bench) -> list[Row]:
-    count = int(bench.scale(2000, 300))
+    count = int(bench.scale(1500, 300))
     figures = bench.alternate(lambda broker: _once(bench, broker, count, 0))
 
     def row(unit: str, shown: str, **bounds: float) -> Row:
