@@ -15,7 +15,8 @@ from pylogd.spark_connector.errors import SetupError
 from pylogd.spark_connector.java import HIGHEST, LOWEST, find_java
 from pylogd.spark_connector.maven import Artifact, ResolutionError, resolve
 
-_JAR = re.compile(r"(?P<name>.+?)-(?P<version>\d[^/]*)\.jar")
+# The version starts at the last hyphen before a digit: log4j-1.2-api-2.24.3, guava-33.4.0-jre.
+_JAR = re.compile(r"(?P<name>.+)-(?P<version>\d[^/]*)\.jar")
 _CORE = re.compile(r"spark-core_(?P<scala>\d+\.\d+)-(?P<version>.+)\.jar")
 _SOURCE = "spark-sql-kafka-0-10"
 
