@@ -1,4 +1,5 @@
-"""The `pylogd` command, also as `python -m pylogd`: the broker's command line and, imported on demand, Spark's."""
+"""The `pylogd` command, also as `python -m pylogd`: the broker's command line and, imported on demand, the audit's
+and Spark's."""
 
 from __future__ import annotations
 
@@ -8,7 +9,18 @@ from pylogd.broker import main as broker
 
 
 def main() -> NoReturn:
-    broker.main(others={"spark": ("run Spark jobs and pipelines on topics", _spark)})
+    broker.main(
+        others={
+            "audit": ("check the files of data directories and compare replicas", _audit),
+            "spark": ("run Spark jobs and pipelines on topics", _spark),
+        }
+    )
+
+
+def _audit(arguments: list[str]) -> int:
+    from pylogd.audit.command import main
+
+    return main(arguments)
 
 
 def _spark(arguments: list[str]) -> int:

@@ -9,6 +9,7 @@ from pylogd.spark_connector.errors import SetupError
 
 COMMANDS = {
     "run": ("pylogd.spark_connector.pipelines.command", "run the pipelines that a TOML file declares"),
+    "audit": ("pylogd.spark_connector.audit", "check the files of data directories and compare replicas"),
     "submit": ("pylogd.spark_connector.submit", "run a Spark job with the Kafka source that matches"),
 }
 

@@ -94,7 +94,10 @@ class LogDirectory:
         self.recovery_points = self._read(checkpoint.RECOVERY_POINT)
         self.log_start_offsets = self._read(checkpoint.LOG_START_OFFSET)
         self.high_watermarks = self._read(checkpoint.HIGH_WATERMARK)
-        for name, is_dir, _, _ in files.scan(self.path):
+        self.list_partitions()
+
+    def list_partitions(self) -> None:
+        for name, is_dir, _, _ in self._files.scan(self.path):
             if not is_dir or "-" not in name:
                 continue
             aside = _ASIDE_NAME.fullmatch(name)

@@ -45,8 +45,9 @@ def test_every_package_is_listed() -> None:
 
 def test_every_package_says_what_it_is() -> None:
     for name in settings()["tool"]["setuptools"]["packages"]:
-        inner = name.removeprefix("pylogd").strip(".").replace(".", "/") or "api"
-        assert (CHECKOUT / inner / "__init__.py").exists(), name
+        parts = name.split(".")[1:]
+        folder = Path(*parts) if parts and parts[0] in PACKAGES else Path("api", *parts)
+        assert (CHECKOUT / folder / "__init__.py").exists(), name
 
 
 def test_wheel_holds_every_module() -> None:
