@@ -51,14 +51,14 @@ def _move(
                 ErrorCode.INVALID_REPLICATION_FACTOR,
                 f"The replication factor is changed from {len(settled)} to {len(target)}",
             )
+    # A move in progress gives way whole: Kafka would go on to remove what the new one keeps, and wait for ever for a
+    # replica to be added that the new one does not have.
+    settled_replicas = set(partition.replicas) - set(partition.adding)
     removing = sorted(set(partition.replicas) - set(target))
-    adding = sorted(set(target) - set(partition.replicas))
     change = PartitionChange(state, topic.name, topic.id, index, partition)
     change.replicas = list(target) + removing
-    if removing:
-        change.removing = removing
-    if adding:
-        change.adding = adding
+    change.removing = removing
+    change.adding = sorted(set(target) - settled_replicas)
     return change.build()
 
 

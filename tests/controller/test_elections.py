@@ -341,6 +341,22 @@ def test_a_move_can_be_cancelled() -> None:
 
 
 @pytest.mark.parametrize(
+    ("first", "second", "expected"),
+    [
+        ([0, 1], [0, 1, 2], ((0, 1, 2), (), ())),  # what was to go stays
+        ([0, 1, 3], [0, 1, 2], ((0, 1, 2, 3), (), (3,))),  # what was to come does not
+        ([0, 1, 3], [3, 0], ((3, 0, 1, 2), (3,), (1, 2))),  # what was to come still has to
+    ],
+)
+def test_a_move_gives_way_to_the_next(first: list[int], second: list[int], expected: Any) -> None:
+    state = with_topic(new_state(4), {"replicas": [0, 1, 2], "isr": [0]})
+    replay(state, reassign(state, first)[0].records)
+    replay(state, reassign(state, second)[0].records)
+    moving = state.image.topics["t"].partitions[0]
+    assert (moving.replicas, moving.adding, moving.removing) == expected
+
+
+@pytest.mark.parametrize(
     ("replicas", "options", "code"),
     [
         ([], {}, "INVALID_REPLICA_ASSIGNMENT"),

@@ -81,7 +81,12 @@ class Invariants:
         topic = self._simulation.topic
         for index in range(self._simulation.partitions):
             partition = node.replicas.by_name.get((topic, index))
-            if partition is not None and partition._open is None:
+            if partition is None:
+                # Moved away, or not here yet after its disk was lost.
+                host.holds.pop(index, None)
+                host.checked.pop(index, None)
+                host.seen.pop(index, None)
+            elif partition._open is None:
                 self._check_replica(host, partition, index)
 
     def _check_quorum(self, host: Any, driver: Any) -> None:

@@ -20,13 +20,15 @@ from typing import Any
 from pylogd.broker.format import Formatter
 from pylogd.broker.node import Node
 from pylogd.config.broker import BrokerConfig
+from pylogd.controller.raft.leader import Leader
 from pylogd.runtime.simulated_files import SimulatedFileSystem
 from pylogd.runtime.simulated_loop import SimulatedClock, SimulatedLoop, World
 from pylogd.runtime.simulated_network import Internet, SimulatedNetwork
 from pylogd.runtime.simulated_workers import SimulatedWorkers
 
+from support.broker_faults import Faults
 from support.broker_invariants import Invariants, Violation
-from support.broker_workload import Clients
+from support.broker_workload import PASSING, Clients
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 START_S = 30.0
@@ -43,9 +45,7 @@ class Host:
         self.id = host_id
         self.name = f"host{host_id}"
         self.clock = SimulatedClock(simulation.world, skew_ms=simulation.world.chance.randint(-50, 50))
-        self.files = SimulatedFileSystem(simulation.world.chance.getrandbits(32), self.clock)
-        self.files.mkdirs("/data")
-        self.files.sync_everything()
+        self.files = self._empty_disk()
         self.alive = False
         self.lives = 0
         self.node: Node | None = None
@@ -106,6 +106,11 @@ class Host:
         if self.alive and not self.files.crashed:
             self._simulation.violated(Violation(f"{self} gave up: {reason}"))
 
+    def replica_names(self) -> list[str]:
+        """Of the directories that are in use: not being deleted, and not laid aside because the topic was deleted while
+        this broker was away."""
+        return [name for name in self.files.listdir("/data") if not name.endswith(("-delete", "-stray"))]
+
     # -- ends
 
     def kill(self) -> None:
@@ -119,6 +124,20 @@ class Host:
         self._simulation.internet.machine(self.name).powered = False
         self.network.lost_power()
         self.files = self.files.after_crash()
+
+    def lose_disk(self) -> None:
+        """The process dies and everything that was written with it; the next life begins with an empty directory."""
+        self._end("loses its disk")
+        self.network.killed()
+        self.files = self._empty_disk()
+        self.quorum_epoch = 0
+        self.holds = {}
+
+    def _empty_disk(self) -> SimulatedFileSystem:
+        files = SimulatedFileSystem(self._simulation.world.chance.getrandbits(32), self.clock)
+        files.mkdirs("/data")
+        files.sync_everything()
+        return files
 
     def _end(self, how: str) -> None:
         simulation = self._simulation
@@ -150,6 +169,7 @@ class Simulation:
     topic = "simulated"
     log_level = logging.INFO
     clients_class = Clients
+    may_wipe = True
 
     def __init__(self, seed: int, log: Callable[[str], None] | None = None, packets: bool = False) -> None:
         self.seed = seed
@@ -172,6 +192,12 @@ class Simulation:
             self.topic_configs["flush.messages"] = "1"
         if chance.random() < 0.4:
             self.topic_configs["segment.ms"] = chance.choice(("300", "2000"))
+        #: Whether disks are lost. Static voters have no directory ids that would tell.
+        self.wiping = self.may_wipe and not self.static_quorum and chance.random() < 0.5
+        #: Whether replicas are taken away and given back.
+        self.moving = chance.random() < 0.3
+        #: Whether other topics come and go.
+        self.passing = chance.random() < 0.3
         self.faulty = False
         self.graves: list[Any] = []
         self.by_loop: dict[SimulatedLoop, Host] = {}
@@ -180,6 +206,7 @@ class Simulation:
         self.world.observer = self._observe
         self.world.on_error = self._error
         self.violation: BaseException | None = None
+        self.faults = Faults(self)
         self.clients = self.clients_class(self)
 
     def config_of(self, host: Host) -> dict[str, str]:
@@ -235,7 +262,7 @@ class Simulation:
         if host is not None and host.loop is loop and host.alive:
             if host.files.crashed:
                 host.lose_power()
-                self._restart_later(host)
+                self.faults.restart_later(host)
                 return
             try:
                 self.invariants.check(host)
@@ -244,73 +271,6 @@ class Simulation:
         if self.violation is not None:
             self.note(f"VIOLATION {self.violation!r}")
             raise self.violation
-
-    # -- faults
-
-    def _restart_later(self, host: Host) -> None:
-        delay_s = self.world.chance.choice((0.05, 0.5, 2.0, 6.0)) * (0.5 + self.world.chance.random())
-        self.world.after(delay_s, lambda: None if host.alive else host.start())
-
-    def _fault(self) -> None:
-        if not self.faulty:
-            return
-        chance = self.world.chance
-        self.world.after(0.3 + chance.random() * 5.0, self._fault)
-        host = chance.choice(list(self.hosts.values()))
-        others = [other for other in self.hosts.values() if other is not host]
-        kinds = ["kill", "kill", "stop", "cut", "cut", "break", "slow", "leave"]
-        if self.durable:
-            kinds += ["power", "crash", "crash"]
-        kind = chance.choice(kinds)
-        if not host.alive or host.loop.stopped:
-            return
-        if kind == "kill":
-            host.kill()
-            self._restart_later(host)
-        elif kind == "power":
-            host.lose_power()
-            self._restart_later(host)
-        elif kind == "crash":
-            host.files.crash_at = host.files.steps + chance.randint(1, 60)
-        elif kind == "leave":
-            host.leave()
-            self.world.after(10.0, lambda: None if host.alive else host.start())
-        elif kind == "stop":
-            self.note(f"{host} is stopped")
-            loop = host.loop
-            loop.stop_process()
-            self.world.after(chance.choice((0.5, 2.0, 6.0)), lambda: self._continue(loop))
-        elif kind == "cut":
-            if chance.random() < 0.5:
-                sides = [[host.name], [other.name for other in others] + ["clients"]]
-            else:
-                # The brokers do not see each other; clients see all of them.
-                sides = [[host.name], [other.name for other in others]]
-            self.note(f"the network is cut: {sides}")
-            self.internet.cut(sides)
-            if chance.random() < 0.3:
-                host.network.break_connections(others[0].name)
-            self.world.after(chance.choice((0.5, 2.0, 5.0, 8.0)), self._mend)
-        elif kind == "break":
-            self.note(f"connections of {host} break")
-            for name in [other.name for other in others] + ["clients"]:
-                if chance.random() < 0.7:
-                    host.network.break_connections(name)
-        else:
-            slowness = chance.choice((5.0, 50.0, 200.0))
-            self.note(f"the disk of {host} gets {slowness} times slower")
-            host.workers.slowness = slowness
-            workers = host.workers
-            self.world.after(chance.random() * 6.0, lambda: setattr(workers, "slowness", 1.0))
-
-    def _continue(self, loop: SimulatedLoop) -> None:
-        if not loop.dead:
-            self.note(f"{loop.name} is continued")
-            loop.continue_process()
-
-    def _mend(self) -> None:
-        self.note("the network is mended")
-        self.internet.mend()
 
     # -- the whole run
 
@@ -360,21 +320,45 @@ class Simulation:
     def _suffer(self, seconds: float) -> None:
         world = self.world
         self.faulty = True
-        world.after(world.chance.random() * 2, self._fault)
+        world.after(world.chance.random() * 2, self.faults.strike)
         world.run_until(world.now + seconds)
         self.faulty = False
         self.note("the faults end")
-        self._mend()
+        self.faults.mend()
         for host in self.hosts.values():
             host.files.crash_at = None
             if host.lives and host.loop.stopped:
-                self._continue(host.loop)
+                self.faults.continue_(host.loop)
             if host.lives:
                 host.workers.slowness = 1.0
 
+    def is_whole(self) -> bool:
+        """Every host is there and votes, and has every replica in sync: it can be done without one, and its disk."""
+        places: dict[tuple[str, int], int] = {}
+        led = 0
+        voters: list[Any] = []
+        for host in self.hosts.values():
+            if not host.alive or host.leaving or host.loop.stopped or host.node is None:
+                return False
+            if "broker" not in host.node._started or host.files.crash_at is not None:
+                return False
+            raft = host.node.driver.node
+            if type(raft.role) is Leader:
+                voters = raft.voters.keys
+            for partition in host.node.replicas:
+                name = (partition.topic, partition.index)
+                places[name] = places.get(name, 0) + 1
+                if partition.is_leader:
+                    led += 1
+                    if len(partition.isr) != len(self.hosts):
+                        return False
+        everywhere = all(count == len(self.hosts) for count in places.values())
+        keys = {host.node.driver.node.local for host in self.hosts.values() if host.node is not None}
+        return everywhere and 0 < led == len(places) and set(voters) == keys
+
     def _settled(self) -> bool:
         """Everybody is back, in sync and has been read to the end."""
-        if self.clients.producing:
+        if self.clients.producing or self.clients.administrators:
             return False
         for host in self.hosts.values():
             if not host.alive:
@@ -401,7 +385,7 @@ class Simulation:
                 return False
             if self.clients.read_to.get(index, 0) != self.invariants.ledger(index).end:
                 return False
-        return True
+        return not any(name.startswith(PASSING) for host in self.hosts.values() for name in host.replica_names())
 
     def _standing(self) -> str:
         words = [f"{self.clients.producing} producers wait, consumers at {self.clients.read_to}"]

@@ -9,7 +9,15 @@ from typing import Any
 from pylogd.broker.peer import Peer, PeerError
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode
-from pylogd.protocol.messages import create_topics, fetch, init_producer_id, metadata, produce
+from pylogd.protocol.messages import (
+    alter_partition_reassignments,
+    create_topics,
+    delete_topics,
+    fetch,
+    init_producer_id,
+    metadata,
+    produce,
+)
 from pylogd.runtime.simulated_loop import SimulatedLoop
 from pylogd.runtime.simulated_network import SimulatedNetwork
 
@@ -17,6 +25,8 @@ from support.broker_invariants import Violation
 
 PRODUCE_VERSION = 11
 FETCH_VERSION = 12
+#: What topics are called that come and go.
+PASSING = "passing-"
 TIMEOUT_S = 4.0
 _AGAIN = {
     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -50,6 +60,8 @@ class Clients:
         self.writing = True
         self.reading = True
         self.producing = 0
+        #: How many still change topics and replicas.
+        self.administrators = 0
         self.acknowledged: list[tuple[int, int, list[bytes]]] = []
         self.read_to: dict[int, int] = {}
         self._tasks: list[asyncio.Task[None]] = []
@@ -114,6 +126,70 @@ class Clients:
             self._spawn(self._produce(index, f"once{index}", idempotent=True))
             self._spawn(self._produce(index, f"plain{index}", idempotent=False))
             self._spawn(self._consume(index))
+        if simulation.moving:
+            self._spawn(self._move_replicas())
+        if simulation.passing:
+            self._spawn(self._create_and_delete())
+
+    # -- administration
+
+    async def _ask_anybody(self, asked: Any) -> Any:
+        """None when there was no answer."""
+        try:
+            return await self._ask(self._any_broker(), "admin", asked)
+        except PeerError:
+            return None
+
+    async def _move_replicas(self) -> None:
+        """Takes replicas away and gives them back; in the end every host has one of every partition."""
+        simulation = self._simulation
+        chance = simulation.world.chance
+        self.administrators += 1
+        while self.writing:
+            await asyncio.sleep(1 + chance.random() * 4)
+            hosts = list(simulation.hosts)
+            chance.shuffle(hosts)
+            await self._assign(chance.randrange(simulation.partitions), hosts[: chance.choice((2, 3))])
+        for index in range(simulation.partitions):
+            while not await self._assign(index, list(simulation.hosts)):
+                await self._pause()
+        self.administrators -= 1
+
+    async def _assign(self, index: int, replicas: list[int]) -> bool:
+        part = alter_partition_reassignments.ReassignablePartition(partition_index=index, replicas=replicas)
+        topic = alter_partition_reassignments.ReassignableTopic(name=self._simulation.topic, partitions=[part])
+        answer = await self._ask_anybody(
+            alter_partition_reassignments.AlterPartitionReassignmentsRequest(timeout_ms=3000, topics=[topic])
+        )
+        code = None if answer is None else answer.error_code or answer.responses[0].partitions[0].error_code
+        self._simulation.note(f"partition {index} is to be on {replicas}: {code}")
+        return code == 0
+
+    async def _create_and_delete(self) -> None:
+        """In the end none of these topics is left."""
+        simulation = self._simulation
+        self.administrators += 1
+        number = 0
+        while self.writing:
+            name = f"{PASSING}{number}"
+            number += 1
+            new = create_topics.CreatableTopic(
+                name=name, num_partitions=2, replication_factor=2 + simulation.world.chance.randrange(2)
+            )
+            created = await self._ask_anybody(create_topics.CreateTopicsRequest(topics=[new]))
+            simulation.note(f"{name} is created: {None if created is None else created.topics[0].error_code}")
+            await asyncio.sleep(simulation.world.chance.random() * 3)
+            while True:
+                doomed = delete_topics.DeleteTopicState(name=name)
+                answer = await self._ask_anybody(delete_topics.DeleteTopicsRequest(topics=[doomed], timeout_ms=3000))
+                code = None if answer is None else answer.responses[0].error_code
+                # A creation whose answer was lost may still be on its way: only one that was heard of is over.
+                if code == 0 or (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and created is not None):
+                    break
+                if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.writing:
+                    break
+                await self._pause()
+        self.administrators -= 1
 
     async def _find_leaders(self) -> None:
         asked = metadata.MetadataRequest(
@@ -220,9 +296,11 @@ class Clients:
                 session_epoch=-1,
                 topics=[fetch.FetchTopic(topic=simulation.topic, partitions=[partition])],
             )
+            # Any replica may be asked, and what it shows is committed too.
+            host = leader if simulation.world.chance.random() < 0.7 else self._any_broker()
             told: list[tuple[ErrorCode, int, bytes]] = []
             try:
-                answer = await self._ask(leader, f"consumer-{index}", asked, FETCH_VERSION)
+                answer = await self._ask(host, f"consumer-{index}", asked, FETCH_VERSION)
             except PeerError:
                 await self._pause()
                 await self._find_leaders()
@@ -234,7 +312,7 @@ class Clients:
                 if code is ErrorCode.NONE:
                     offset = simulation.invariants.consumed(index, data, offset, mark)
                     self.read_to[index] = offset
-                elif code is ErrorCode.OFFSET_OUT_OF_RANGE:
+                elif code is ErrorCode.OFFSET_OUT_OF_RANGE and host == leader:
                     raise Violation(f"partition {index}: host {leader} says that offset {offset} is out of range")
                 else:
                     await self._pause()

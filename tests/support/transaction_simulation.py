@@ -16,6 +16,7 @@ from support.transaction_workload import TransactionClients
 class TransactionSimulation(Simulation):
     clients_class = TransactionClients
     clients: TransactionClients
+    may_wipe = False
 
     def config_of(self, host: Host) -> dict[str, str]:
         config = {
