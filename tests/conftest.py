@@ -26,6 +26,8 @@ LAST = ["spark", "jvm", "cluster", "clients", "crash", "fuzz"]
 ONE_FOR_ALL = ["spark", "cluster"]
 
 
+# Before xdist's own hook, which reads the groups.
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     root = Path(__file__).parent
 
