@@ -135,13 +135,27 @@ def test_a_node_says_when_it_is_ready_and_stops_cleanly(new_pylogd: Callable[...
 
 
 def test_a_second_signal_ends_it_at_once(new_pylogd: Callable[..., Pylogd]) -> None:
-    node = new_pylogd()
-    process = node.process
-    assert process is not None
-    # Both are pending when it runs again, so that the second one finds a shutdown under way.
-    for number in (signal.SIGSTOP, signal.SIGTERM, signal.SIGINT, signal.SIGCONT):
-        process.send_signal(number)
-    assert process.wait(30) in (128 + signal.SIGTERM, 128 + signal.SIGINT)
+    controller = new_pylogd()
+    [port] = free_ports(1)
+    node = new_pylogd(
+        {
+            "process.roles": "broker",
+            "listeners": f"PLAINTEXT://127.0.0.1:{port}",
+            "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller.controller_port}",
+        },
+        node_id=2,
+    )
+    assert controller.process is not None
+    assert node.process is not None
+    # A clean shutdown asks the controller first, and this one does not answer.
+    controller.process.send_signal(signal.SIGSTOP)
+    try:
+        node.process.send_signal(signal.SIGTERM)
+        eventually(lambda: "shutting down" in node.log_text())
+        node.process.send_signal(signal.SIGINT)
+        assert node.process.wait(30) == 128 + signal.SIGINT
+    finally:
+        controller.process.send_signal(signal.SIGCONT)
     assert not (node.data / ".kafka_cleanshutdown").exists()
 
 

@@ -4,7 +4,7 @@
 
 Settings are librdkafka's names; each client takes those it knows. It reads, commits what it has read after every poll,
 and says what happens as lines of JSON with the system's monotonic time: `assigned`, `revoked`, `read`, `committed`.
-SIGTERM makes it leave in good order, SIGUSR1 makes it stop polling for a while as a slow consumer does.
+SIGTERM makes it leave in good order, SIGUSR1 makes it stop polling as a slow consumer does, until SIGUSR2.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ import time
 from typing import Any
 
 _EVENTS = {"stop": False, "stall": False}
-STALL_S = 6.0
+PAUSE_S = 0.05
 
 
 def say(what: str, **values: Any) -> None:
     print(json.dumps({"what": what, "at": time.monotonic_ns(), **values}), flush=True)
 
 
-def _flag(name: str) -> Any:
+def _flag(name: str, value: bool = True) -> Any:
     def set_it(*_: object) -> None:
-        _EVENTS[name] = True
+        _EVENTS[name] = value
 
     return set_it
 
 
 def stalled() -> bool:
-    stall, _EVENTS["stall"] = _EVENTS["stall"], False
-    if stall:
-        say("stalls")
-    return stall
+    return _EVENTS["stall"] and not _EVENTS["stop"]
 
 
 # -- librdkafka
@@ -69,8 +66,8 @@ def run_confluent(bootstrap: str, group: str, topic: str, settings: dict[str, st
     )
     say("ready")
     while not _EVENTS["stop"]:
-        if stalled():
-            time.sleep(STALL_S)
+        while stalled():
+            time.sleep(PAUSE_S)
         found = [each for each in consumer.consume(50, timeout=0.1) if not each.error()]
         if not found:
             continue
@@ -121,8 +118,8 @@ def run_kafka_python(bootstrap: str, group: str, topic: str, settings: dict[str,
     consumer.subscribe([topic], listener=Listener())
     say("ready")
     while not _EVENTS["stop"]:
-        if stalled():
-            time.sleep(STALL_S)
+        while stalled():
+            time.sleep(PAUSE_S)
         found = [record for records in consumer.poll(100).values() for record in records]
         if not found:
             continue
@@ -180,8 +177,8 @@ async def run_aiokafka(bootstrap: str, group: str, topic: str, settings: dict[st
     await consumer.start()
     say("ready")
     while not _EVENTS["stop"]:
-        if stalled():
-            await asyncio.sleep(STALL_S)
+        while stalled():
+            await asyncio.sleep(PAUSE_S)
         found = [
             record
             for records in (await consumer.getmany(timeout_ms=100, max_records=50)).values()
@@ -221,6 +218,7 @@ def _renamed(settings: dict[str, str]) -> dict[str, Any]:
 def main() -> None:
     signal.signal(signal.SIGTERM, _flag("stop"))
     signal.signal(signal.SIGUSR1, _flag("stall"))
+    signal.signal(signal.SIGUSR2, _flag("stall", False))
     library, bootstrap, group, topic, *rest = sys.argv[1:]
     settings = dict(each.split("=", 1) for each in rest)
     if library == "confluent-kafka":

@@ -93,8 +93,12 @@ class Member:
         self.process.send_signal(signal.SIGCONT)
 
     def stall(self) -> None:
-        """Stop polling for a while."""
+        """Stop polling."""
         self.process.send_signal(signal.SIGUSR1)
+
+    def go_on(self) -> None:
+        """Poll again."""
+        self.process.send_signal(signal.SIGUSR2)
 
     @property
     def running(self) -> bool:
