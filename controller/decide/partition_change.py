@@ -156,7 +156,11 @@ class PartitionChange:
             return
         candidates = dict.fromkeys(self.elr)
         candidates.update(dict.fromkeys(self.partition.isr))
-        self.elr = sorted(r for r in candidates if r not in self.isr and r not in self.unclean_shutdown)
+        # A replica that is removed deletes its log: should it be given back later, it comes back with nothing. (Kafka
+        # 4.3 keeps it as eligible, and would let it lead.)
+        self.elr = sorted(
+            r for r in candidates if r in self.replicas and r not in self.isr and r not in self.unclean_shutdown
+        )
 
     def _may_lead(self, replica: int) -> bool:
         in_sync = replica in self.isr or (not self.isr and replica in self.elr)

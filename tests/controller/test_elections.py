@@ -330,6 +330,19 @@ def test_a_move_waits_for_the_new_replicas_and_then_drops_the_old() -> None:
     assert done.directories == (broker_directory(1), broker_directory(2))
 
 
+def test_a_replica_that_is_moved_away_is_not_eligible_when_it_comes_back() -> None:
+    """Found by the simulator: broker 0 deleted its log, got the replica back empty, and was elected for having been in
+    sync once."""
+    state = with_topic(new_state(3), {"replicas": [0, 1], "isr": [0], "eligible_leader_replicas": [1]}, min_insync_replicas="2")
+    replay(state, reassign(state, [1, 2])[0].records)
+    replay(state, alter(state, isr=[0, 2], leader_epoch=0, partition_epoch=1)[0].records)
+    moved = state.image.topics["t"].partitions[0]
+    assert (moved.replicas, moved.isr, moved.elr) == ((1, 2), (2,), (1,))
+    replay(state, reassign(state, [2, 0])[0].records)
+    replay(state, elections.leader_and_isr_updates(state, elections.with_replica_in_isr(state, 2), remove=2))
+    assert state.image.topics["t"].partitions[0].leader == 1
+
+
 def test_a_move_can_be_cancelled() -> None:
     state = with_topic(new_state(3), {"replicas": [0, 1]})
     _, answer = reassign(state, None)
