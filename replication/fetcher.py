@@ -87,6 +87,10 @@ class Fetcher:
         self.states[key] = state
         self._changed[key] = state
         self._forgotten.pop(key, None)
+        if partition.flush_gates_acks and partition.log.flushed_offset < state.offset:
+            # Fetched in an earlier epoch, or written as its leader, and not on disk yet.
+            self._flushing[key] = state
+            partition.log.environment.request_flush(partition.log)
 
     def remove(self, key: Key) -> bool:
         """Stop fetching a partition; what is on its way for it will be ignored."""

@@ -313,6 +313,21 @@ def test_nothing_is_asked_before_what_was_fetched_is_on_disk(tmp_path: Path) -> 
     assert follower.asked() == [(5, 2, 5, 0)]
 
 
+def test_a_new_leader_is_not_told_of_what_is_not_on_disk(tmp_path: Path) -> None:
+    """The epoch changes between the append and its flush: the first fetch of the new epoch waits like the next of the
+    old one would have."""
+    follower = Slow(tmp_path)
+    append(follower.leader, batch(2), 5)
+    follower.start().ask()
+    follower.answer(follower.data())
+    follower.partition.become_follower(6, 1, (1, 2), (1, 2), 1)
+    follower.start(6)
+    assert follower.ask() is None
+    follower.log.flush()
+    assert follower.fetcher.flushed(follower.partition)
+    assert follower.asked() == [(6, 2, 5, 0)]
+
+
 def test_a_log_without_epochs_keeps_only_what_is_replicated(follower: Follower) -> None:
     append(follower.log, batch(1), 1)
     append(follower.log, batch(1), 1)
