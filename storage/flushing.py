@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from pylogd.storage.state import LogState
 
 
+#: How long after it met a full disk a flush is tried again.
+RETRY_S = 1.0
+
+
 class Flusher:
     """Per manager; runs on the event loop."""
 
@@ -55,6 +59,8 @@ class Flusher:
         if isinstance(error, FlushDeferred):
             if not log.closed:
                 log.defer_flush(plan, error)
+                # Nobody may write to this log before it is flushed: a follower does not fetch, producers wait.
+                asyncio.get_running_loop().call_later(RETRY_S, self.request, log)
         elif isinstance(error, OSError):
             if not log.closed:
                 log.environment.failed(log, "fsync", error)
