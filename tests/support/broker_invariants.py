@@ -82,10 +82,11 @@ class Invariants:
         for index in range(self._simulation.partitions):
             partition = node.replicas.by_name.get((topic, index))
             if partition is None:
-                # Moved away, or not here yet after its disk was lost.
-                host.holds.pop(index, None)
-                host.checked.pop(index, None)
-                host.seen.pop(index, None)
+                # A broker that has just started has it on its disk and not yet in its hands.
+                if index in host.holds and f"{topic}-{index}" not in host.replica_names():
+                    del host.holds[index]
+                    host.checked.pop(index, None)
+                    host.seen.pop(index, None)
             elif partition._open is None:
                 self._check_replica(host, partition, index)
 
