@@ -104,6 +104,8 @@ class MetadataLog:
             retention_ms=-1,
         )
         self.log = open_log(environment, self.directory, TOPIC, 0, log_config, topic_id=METADATA_TOPIC_ID)
+        # The votes are kept in this directory; if it is new, nothing in it is durable before its name is.
+        self.files.sync_dir(root)
         latest = self.latest_snapshot
         if latest is not None and latest.offset > self.log.log_end_offset:
             # A snapshot was fetched and the log behind it not yet cut: the snapshot wins.

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 from pylogd.controller.image import ClusterImage
-from pylogd.controller.log import DIRECTORY, MetadataLogConfig
-from pylogd.controller.quorum_state import QuorumState
+from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.records import decode_batches
 from pylogd.controller.service import SERVED, Timings
 from pylogd.controller.snapshot import SnapshotId, replay_snapshot
@@ -25,6 +25,7 @@ from pylogd.protocol.messages import (
     incremental_alter_configs,
 )
 from pylogd.runtime.clock import ManualClock
+from pylogd.runtime.simulated_files import SimulatedFileSystem
 from support.controllers import DIRECTORY_ID, RunningController
 
 
@@ -143,6 +144,19 @@ def test_the_epoch_never_goes_back_even_when_quorum_state_is_ahead(tmp_path: Pat
             assert c.driver.epoch == 43, "the log knows the epoch too"
 
     run(main())
+
+
+def test_a_vote_outlives_the_power_also_in_a_directory_that_is_new() -> None:
+    for seed in range(20):
+        files = SimulatedFileSystem(seed)
+        files.mkdirs("/data")
+        files.sync_everything()
+        environment = MetadataEnvironment(files, ManualClock(), None, None, lambda error: None)  # type: ignore[arg-type]
+        log = MetadataLog(environment, "/data", MetadataLogConfig())
+        write_quorum_state(files, log.directory, QuorumState(3, voted_id=2), 1)
+        found = read_quorum_state(files.after_crash(), log.directory)
+        assert found is not None
+        assert (found.epoch, found.voted_id) == (3, 2)
 
 
 @pytest.mark.parametrize(
