@@ -24,6 +24,12 @@ class Ledger:
         self.batches: dict[int, bytes] = {}
         self.values: dict[int, bytes | None] = {}
         self.end = 0
+        #: leader epoch -> how much was committed when it ended, or until now
+        self.ends: dict[int, int] = {}
+
+    def end_before(self, epoch: int) -> int:
+        """How much was committed in earlier epochs."""
+        return max((end for earlier, end in self.ends.items() if earlier < epoch), default=0)
 
     def check(self, data: bytes, start: int, who: str, may_extend: bool) -> int:
         """Compare batches that begin at offset `start`; returns the offset behind them."""
@@ -131,7 +137,7 @@ class Invariants:
             if self._leaders.setdefault(key, host.id) != host.id:
                 raise Violation(f"hosts {self._leaders[key]} and {host.id} lead partition {index} in epoch {epoch}")
             if key not in self._marks:
-                self._elected(host, log, index, ledger)
+                self._elected(host, log, index, ledger, epoch)
             before = self._marks.get(key, 0)
             if mark < before and self._same_life(host, seen):
                 raise Violation(f"{host}: the high watermark of partition {index} went back from {before} to {mark}")
@@ -141,19 +147,22 @@ class Invariants:
         checked = host.checked.get(index, 0)
         if mark > checked:
             host.checked[index] = self._compare(host, log, ledger, checked, mark, partition.is_leader)
+            if partition.is_leader:
+                ledger.ends[epoch] = mark
 
     @staticmethod
     def _same_life(host: Any, seen: Any) -> bool:
         return seen is not None and bool(seen[1])
 
-    def _elected(self, host: Any, log: Any, index: int, ledger: Ledger) -> None:
-        """A new leader has everything that is committed."""
-        if log.log_end_offset < ledger.end:
+    def _elected(self, host: Any, log: Any, index: int, ledger: Ledger, epoch: int) -> None:
+        """A new leader has everything that was committed before its epoch, of which it may hear late."""
+        end = ledger.end_before(epoch)
+        if log.log_end_offset < end:
             raise Violation(
                 f"{host} leads partition {index} with a log that ends at {log.log_end_offset}; "
-                f"offsets up to {ledger.end} are committed"
+                f"offsets up to {end} are committed"
             )
-        self._compare(host, log, ledger, 0, ledger.end, False)
+        self._compare(host, log, ledger, 0, end, False)
 
     def _committed(self, host: Any, index: int, mark: int) -> None:
         """A majority that counts holds what is committed, on disk if the topic is durable."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.raft.leader import Leader
@@ -29,6 +30,8 @@ class Invariants:
         #: what is committed, in order
         self.committed: list[StoredBatch] = []
         self._committed_at: dict[int, StoredBatch] = {}
+        #: the epoch in which each of them was
+        self._commit_epochs: list[int] = []
 
     @property
     def committed_end(self) -> int:
@@ -74,8 +77,11 @@ class Invariants:
             raise Violation(f"{first} and {machine.id} both lead epoch {leader.epoch}")
         if machine.led_epoch != leader.epoch:
             machine.led_epoch = leader.epoch
-            if self.committed:
-                last = self.committed[-1]
+            # A candidate may learn that it was elected when others are long in later epochs; what was committed in those
+            # it need not have.
+            before = bisect_left(self._commit_epochs, leader.epoch)
+            if before:
+                last = self.committed[before - 1]
                 if last.next_offset > machine.log.start_offset and last not in machine.log.batches:
                     raise Violation(f"{machine.id} leads epoch {leader.epoch} without the committed {last[:3]}")
 
@@ -108,6 +114,7 @@ class Invariants:
         if batch.base_offset != self.committed_end:
             raise Violation(f"{machine.id} has {batch[:3]} committed; the others have only {self.committed_end}")
         self.committed.append(batch)
+        self._commit_epochs.append(machine.node.epoch)
         self._committed_at[batch.base_offset] = batch
         voters = machine.node.voters
         holding = sum(self._cluster.holds(key, batch) for key in voters.keys)
