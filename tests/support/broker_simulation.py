@@ -261,6 +261,7 @@ class Simulation:
         host = self.by_loop.get(loop)
         if host is not None and host.loop is loop and host.alive:
             if host.files.crashed:
+                self.invariants.blind = True
                 host.lose_power()
                 self.faults.restart_later(host)
                 return
