@@ -47,6 +47,8 @@ logger = logging.getLogger(__name__)
 UNCLEAN_ELECTION_INTERVAL_MS = 5 * 60 * 1000
 #: How long a turn of the event loop may be spent on replaying metadata.
 SLICE_SECONDS = 0.005
+#: Between two parts of a job that is done in parts.
+TURN_SECONDS = 0.01
 
 #: What the controller answers, here and on its listener, by first and last version.
 SERVED: dict[ApiKey, tuple[int, int]] = {
@@ -326,12 +328,16 @@ class Controller:
             if not self.active:
                 return
             self._timers[name] = self._loop.call_later(interval_ms / 1000, run)
-            try:
-                job()
-            except KafkaError as error:
-                logger.warning("controller task %s failed: %s", name, error)
+            self._attempt(name, job)
 
         self._timers[name] = self._loop.call_later(interval_ms / 1000, run)
+
+    @staticmethod
+    def _attempt(name: str, job: Callable[[], None]) -> None:
+        try:
+            job()
+        except KafkaError as error:
+            logger.warning("controller task %s failed: %s", name, error)
 
     # -- own work --------------------------------------------------------------------------------------------------
 
@@ -358,19 +364,24 @@ class Controller:
         if decision.records:
             logger.info("fencing broker %d: its process of epoch %d is gone", broker_id, epoch)
             self._append(decision.records, atomic=False)
-            self._loop.call_later(self._timings.session_timeout_ms / 1000, self._elect_unclean)
+            self._loop.call_later(self._timings.session_timeout_ms / 1000, self._attempt, "unclean", self._elect_unclean)
 
     def _balance(self) -> None:
-        decision = elections.balance_leaders(self.state)
-        if decision.records:
-            self._append(decision.records, atomic=False)
+        self._elect_some("balance", elections.balance_leaders)
 
     def _elect_unclean(self) -> None:
+        self._elect_some("unclean", elections.elect_unclean)
+
+    def _elect_some(self, name: str, decide: Callable[[ControllerState], Decision]) -> None:
+        """Elections of a bounded number of partitions; the rest follows in turns of its own, soon."""
         if not self.active:
             return
-        decision = elections.elect_unclean(self.state)
+        decision = decide(self.state)
         if decision.records:
             self._append(decision.records, atomic=False)
+        if decision.response:
+            again = self._loop.call_later(TURN_SECONDS, self._attempt, name, lambda: self._elect_some(name, decide))
+            self._timers[f"more {name}"] = again
 
     # -- requests --------------------------------------------------------------------------------------------------
 

@@ -185,6 +185,31 @@ def test_voters_come_and_go(tmp_path: Path) -> None:
     run(main())
 
 
+def test_a_voter_that_moves_tells_the_leader(tmp_path: Path) -> None:
+    """UpdateRaftVoter: the voters in the log have its new address, and it is found there when it is needed."""
+
+    async def main() -> None:
+        quorum = Quorum(tmp_path, dynamic=True)
+        for node_id in quorum.ids:
+            await quorum.start(node_id)
+        active = await quorum.active()
+        moved, other = (node_id for node_id in quorum.ids if node_id != active.driver.node_id)
+        await quorum.stop(moved)
+        await quorum.start(moved, port=40 + moved)
+        voters = active.driver.node.voters
+        await eventually(lambda: active.driver.node.voters.node(moved, "CONTROLLER").port == 40 + moved)
+        assert voters.node(moved, "CONTROLLER").port == moved
+        await eventually(lambda: quorum.running[other].driver.committed_offset == active.driver.end_offset)
+        # With the leader gone, neither of the two is elected without being reached by the other.
+        await quorum.stop(active.driver.node_id)
+        heir = await quorum.active()
+        assert heir.driver.node_id in (moved, other)
+        await quorum.close()
+        assert not quorum.failures
+
+    run(main())
+
+
 def test_a_wiped_voter_has_no_vote(tmp_path: Path) -> None:
     async def main() -> None:
         quorum = Quorum(tmp_path, dynamic=True)

@@ -23,6 +23,7 @@ from pylogd.protocol.messages import (
     describe_cluster,
     describe_quorum,
     incremental_alter_configs,
+    metadata_records,
 )
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import SimulatedFileSystem
@@ -357,6 +358,26 @@ def test_heartbeats_fence_and_release(tmp_path: Path) -> None:
             assert reply.should_shut_down
             stale = await c.ask(beat(broker_id=1, broker_epoch=epoch - 1))
             assert stale.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+    run(main())
+
+
+def test_preferred_leaders_get_their_place_back_without_being_asked(tmp_path: Path) -> None:
+    """All of them, although one decision takes only a few: the interval is not waited for again."""
+    m = metadata_records
+
+    async def main() -> None:
+        timings = Timings(idle_interval_ms=0, balance_interval_ms=3_000_000)
+        async with RunningController(tmp_path, timings=timings, elections_max=2) as c:
+            for broker_id in (1, 2):
+                await c.register(broker_id, [bytes([broker_id]) * 16])
+            away = {"replicas": [1, 2], "isr": [1, 2], "leader": 2, "directories": [b"\1" * 16, b"\2" * 16]}
+            partitions = [(m.PartitionRecord(partition_id=n, topic_id=b"t" * 16, **away), 2) for n in range(5)]
+            c.controller._append([(m.TopicRecord(name="t", topic_id=b"t" * 16), 0), *partitions])
+            c.controller._balance()
+            async with asyncio.timeout(20):
+                while any(part.leader != 1 for part in c.controller.state.image.topics["t"].partitions):
+                    await asyncio.sleep(0.005)
 
     run(main())
 

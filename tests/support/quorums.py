@@ -42,12 +42,12 @@ class Unsupported(Exception):
 
 
 class _Peer:
-    """A connection to the controller at a port (which is its id)."""
+    """A connection to the controller at a port."""
 
-    def __init__(self, quorum: Quorum, source: int, target: int) -> None:
+    def __init__(self, quorum: Quorum, source: int, port: int) -> None:
         self._quorum = quorum
         self._source = source
-        self._target = target
+        self._target = quorum.ports.get(port, -1)
 
     def send(self, request: Any, handler: Callable[[Any, Any], None], *, timeout_s: float | None = None) -> None:
         asyncio.get_running_loop().create_task(self._ask(request, handler))
@@ -101,6 +101,8 @@ class Quorum:
         self.dynamic = dynamic
         self.config = config or MetadataLogConfig()
         self.running: dict[int, Member] = {}
+        #: port -> id: the same, until somebody moves
+        self.ports: dict[int, int] = {}
         self.cut_off: set[int] = set()
         #: the controllers are so old that they know no pre-votes
         self.without_pre_vote = False
@@ -132,12 +134,14 @@ class Quorum:
                 write_snapshot(FileSystem(), str(path), first)
         return directory
 
-    async def start(self, node_id: int, *, auto_join: bool = False) -> Member:
+    async def start(self, node_id: int, *, auto_join: bool = False, port: int | None = None) -> Member:
         directory = self._format(node_id)
+        port = port or node_id
+        self.ports = {at: id_ for at, id_ in self.ports.items() if id_ != node_id} | {port: node_id}
         loop = asyncio.get_running_loop()
         clock, files, workers = Clock(), FileSystem(), Workers(loop, threads_max=2)
         environment = MetadataEnvironment(files, clock, loop, workers, self.failures.append)
-        endpoints = [Endpoint("CONTROLLER", "localhost", node_id)]
+        endpoints = [Endpoint("CONTROLLER", "localhost", port)]
         addresses = {id_: ("localhost", id_) for id_ in self.ids}
         driver = QuorumDriver(
             MetadataLog(environment, str(directory), self.config),
@@ -155,7 +159,7 @@ class Quorum:
                 auto_join=auto_join,
                 timeouts=FAST,
             ),
-            connect=lambda host, port: _Peer(self, node_id, port),
+            connect=lambda host, at: _Peer(self, node_id, at),
             rng=Random(node_id),
         )
         rng = Random(node_id)
