@@ -47,7 +47,7 @@ class _Peer:
     def __init__(self, quorum: Quorum, source: int, port: int) -> None:
         self._quorum = quorum
         self._source = source
-        self._target = quorum.ports.get(port, -1)
+        self._port = port
 
     def send(self, request: Any, handler: Callable[[Any, Any], None], *, timeout_s: float | None = None) -> None:
         asyncio.get_running_loop().create_task(self._ask(request, handler))
@@ -55,8 +55,9 @@ class _Peer:
     async def _ask(self, request: Any, handler: Callable[[Any, Any], None]) -> None:
         await asyncio.sleep(0.001)
         quorum = self._quorum
-        member = quorum.running.get(self._target)
-        if {self._source, self._target} & quorum.cut_off and self._source != self._target:
+        target = quorum.ports.get(self._port, -1)
+        member = quorum.running.get(target)
+        if {self._source, target} & quorum.cut_off and self._source != target:
             return  # silence
         if member is None:
             handler(None, Refused())
@@ -73,7 +74,7 @@ class _Peer:
         context = ControllerContext(listener="CONTROLLER")
         response = await member.controller.handle(arrived, version, context)
         await asyncio.sleep(0.001)
-        if self._target in quorum.running and not {self._source, self._target} & quorum.cut_off:
+        if target in quorum.running and not {self._source, target} & quorum.cut_off:
             handler(decode(type(response), version, bytearray(encode(response, version)))[0], None)
 
     def close(self) -> None:
