@@ -364,7 +364,8 @@ class Controller:
         if decision.records:
             logger.info("fencing broker %d: its process of epoch %d is gone", broker_id, epoch)
             self._append(decision.records, atomic=False)
-            self._loop.call_later(self._timings.session_timeout_ms / 1000, self._attempt, "unclean", self._elect_unclean)
+            session_s = self._timings.session_timeout_ms / 1000
+            self._loop.call_later(session_s, self._attempt, "unclean", self._elect_unclean)
 
     def _balance(self) -> None:
         self._elect_some("balance", elections.balance_leaders)

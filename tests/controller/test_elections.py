@@ -333,7 +333,8 @@ def test_a_move_waits_for_the_new_replicas_and_then_drops_the_old() -> None:
 def test_a_replica_that_is_moved_away_is_not_eligible_when_it_comes_back() -> None:
     """Found by the simulator: broker 0 deleted its log, got the replica back empty, and was elected for having been in
     sync once."""
-    state = with_topic(new_state(3), {"replicas": [0, 1], "isr": [0], "eligible_leader_replicas": [1]}, min_insync_replicas="2")
+    away = {"replicas": [0, 1], "isr": [0], "eligible_leader_replicas": [1]}
+    state = with_topic(new_state(3), away, min_insync_replicas="2")
     replay(state, reassign(state, [1, 2])[0].records)
     replay(state, alter(state, isr=[0, 2], leader_epoch=0, partition_epoch=1)[0].records)
     moved = state.image.topics["t"].partitions[0]

@@ -77,8 +77,8 @@ class Invariants:
             raise Violation(f"{first} and {machine.id} both lead epoch {leader.epoch}")
         if machine.led_epoch != leader.epoch:
             machine.led_epoch = leader.epoch
-            # A candidate may learn that it was elected when others are long in later epochs; what was committed in those
-            # it need not have.
+            # A candidate may learn that it was elected when others are long in later epochs; what was committed in
+            # those it need not have.
             before = bisect_left(self._commit_epochs, leader.epoch)
             if before:
                 last = self.committed[before - 1]
