@@ -241,7 +241,7 @@ class Partition:
     @property
     def ack_code(self) -> ErrorCode:
         """What a produce with acks=all hears once the watermark has passed it."""
-        if self.min_isr <= len(self.maximal_isr):
+        if len(self.maximal_isr) >= len(self.replica_ids) or len(self.maximal_isr) >= self.min_isr:
             return ErrorCode.NONE
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
@@ -274,7 +274,7 @@ class Partition:
             if self.offline:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self.name} is in an offline log directory")
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, self._not_leader())
-        if acks == -1 and len(self.isr) < self.min_isr:
+        if acks == -1 and len(self.isr) < len(self.replica_ids) and len(self.isr) < self.min_isr:
             raise KafkaError(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement of "
@@ -294,7 +294,7 @@ class Partition:
         mark = log.log_end_offset if log.config.flush_messages != 1 else log.flushed_offset
         if self.followers:
             isr = self.maximal_isr
-            if len(self.isr) < self.min_isr:
+            if len(self.isr) < len(self.replica_ids) and len(self.isr) < self.min_isr:
                 mark = -1  # too few to call anything replicated
             for replica, follower in self.followers.items():
                 if follower.log_end_offset < mark and (replica in isr or self._about_to_join(replica, follower)):
