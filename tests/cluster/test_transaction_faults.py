@@ -1,5 +1,6 @@
 """Transactions while brokers are killed and paused: no aborted record is read, no committed one is missing, none is
-read twice, and none is there in one partition only."""
+read twice, and none is there in one partition only; nor do groups of both protocols miss one, or read again what they
+have committed."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 from confluent_kafka.admin import NewTopic
+from support.committed_group import CommittedGroup
 from support.loaded_cluster import SETTINGS, LoadedCluster
 from support.scale import scaled
 from support.transaction_load import CommittedReader, TransactionLoad, check
@@ -24,6 +26,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedCluster]
     settings = {
         **SETTINGS,
         "transaction.state.log.num.partitions": "3",
+        "offsets.topic.num.partitions": "3",
         "transaction.state.log.min.isr": "2",
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
     }
@@ -45,6 +48,10 @@ def test_transactions_through_faults(cluster: LoadedCluster, topic_name: str, fa
     names = [f"{topic_name}.{n}" for n in range(3)]
     loads = [TransactionLoad(cluster.bootstrap, topic_name, name, PARTITIONS, seed) for seed, name in enumerate(names)]
     reader = CommittedReader(cluster.bootstrap, topic_name, PARTITIONS)
+    groups = [
+        CommittedGroup(cluster.bootstrap, topic_name, PARTITIONS, 2),
+        CommittedGroup(cluster.bootstrap, topic_name, PARTITIONS, 2, **{"group.protocol": "consumer"}),
+    ]
 
     def progress(more: int) -> None:
         goals = [load.done + more for load in loads]
@@ -71,6 +78,9 @@ def test_transactions_through_faults(cluster: LoadedCluster, topic_name: str, fa
     wanted = {value for load in loads for value in load.outcomes.committed}
     eventually(lambda: all(wanted <= set(found) for found in reader.values.values()), timeout_s=60)
     reader.stop()
+    for group in groups:
+        eventually(lambda: all(wanted <= set(found) for found in group.values.values()), timeout_s=90)  # noqa: B023
+        group.stop()
     # From the beginning, after everything: the same.
     again = CommittedReader(cluster.bootstrap, topic_name, PARTITIONS)
     eventually(
@@ -79,3 +89,6 @@ def test_transactions_through_faults(cluster: LoadedCluster, topic_name: str, fa
     again.stop()
     check(loads, reader.values)
     check(loads, again.values)
+    for group in groups:
+        assert group.problems == []
+        check(loads, group.values)

@@ -47,7 +47,7 @@ class TransactionSimulation(Simulation):
 
     def _run(self) -> None:
         super()._run()
-        outcomes = {index: _decided(ledger) for index, ledger in self.invariants.ledgers.items()}
+        outcomes = {index: decided(ledger) for index, ledger in self.invariants.ledgers.items()}
         for index, committed in outcomes.items():
             if self.clients.delivered[index] != committed:
                 raise Violation(
@@ -70,7 +70,7 @@ class TransactionSimulation(Simulation):
                     raise Violation(f"half of {value!r} is committed")
 
 
-def _decided(ledger: Ledger) -> list[bytes]:
+def decided(ledger: Ledger) -> list[bytes]:
     """The values of committed transactions, in the order of the log."""
     found: dict[int, bytes] = {}
     open_: dict[int, dict[int, bytes]] = {}

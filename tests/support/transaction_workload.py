@@ -45,6 +45,10 @@ _LOST = {
 }
 
 
+#: (offset, is it of a transaction, value) of records, and the offset behind them
+Fetched = tuple[list[tuple[int, bool, bytes]], int]
+
+
 class Lost(Exception):
     """This producer must begin anew."""
 
@@ -84,20 +88,32 @@ class TransactionClients(Clients):
 
     async def _coordinate(self, name: str, request: Any, version: int) -> Any:
         """The answer of the coordinator of a transactional id; None when there was none to be had."""
-        broker = self._coordinators.get(name, -1)
+        broker = await self.coordinator_of(name, name, key_type=1)
+        if broker is None:
+            return None
         try:
-            if broker < 0:
-                asked = find_coordinator.FindCoordinatorRequest(key_type=1, coordinator_keys=[name])
-                answer = await self._ask(self._any_broker(), f"find-{name}", asked, 4)
-                found = answer.coordinators[0]
-                if found.error_code:
-                    return None
-                broker = self._coordinators[name] = found.node_id
             return await self._ask(broker, f"txn-{name}", request, version)
         except PeerError as failure:
             self._simulation.note(f"{name}: {failure}")
             self._coordinators.pop(name, None)
             return None
+
+    async def coordinator_of(self, key: str, who: str, key_type: int) -> int | None:
+        """Of a transactional id or a group, as `who` knows it or finds it now; None when it does not."""
+        broker = self._coordinators.get(who)
+        if broker is not None:
+            return broker
+        asked = find_coordinator.FindCoordinatorRequest(key_type=key_type, coordinator_keys=[key])
+        try:
+            answer = await self._ask(self._any_broker(), f"find-{who}", asked, 4)
+        except PeerError as failure:
+            self._simulation.note(f"{who}: {failure}")
+            return None
+        found = answer.coordinators[0]
+        if found.error_code:
+            return None
+        self._coordinators[who] = int(found.node_id)
+        return int(found.node_id)
 
     async def _insist(self, name: str, request: Any, version: int, code_of: Any) -> Any:
         """Ask until the answer is one: an answer without error. Lost when the transaction is."""
@@ -243,53 +259,62 @@ class TransactionClients(Clients):
     # -- consuming what is committed
 
     async def _consume_committed(self, index: int) -> None:
-        simulation = self._simulation
         offset = 0
         self.delivered[index] = []
         while self.reading:
-            epoch, leader = self.leaders.get(index, (-1, -1))
-            if leader < 0:
+            found = await self.fetch_committed(f"committed-{index}", index, offset)
+            if found is None:
                 await self._pause()
                 continue
-            partition = fetch.FetchPartition(
-                partition=index, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1 << 20
-            )
-            request = fetch.FetchRequest(
-                max_wait_ms=300,
-                min_bytes=1,
-                max_bytes=1 << 20,
-                isolation_level=1,
-                session_epoch=-1,
-                topics=[fetch.FetchTopic(topic=simulation.topic, partitions=[partition])],
-            )
-            try:
-                answer = await self._ask(leader, f"committed-{index}", request, FETCH_VERSION)
-                # The records are a view of the connection's buffer: nothing may be awaited before they are used.
-                part = answer.responses[0].partitions[0]
-                code = ErrorCode(part.error_code)
-                if code is ErrorCode.NONE:
-                    offset = self._deliver(index, part, offset)
-                    self.committed_to[index] = offset
-                    continue
-            except PeerError:
-                pass
-            await self._pause()
+            records, offset = found
+            self.delivered[index] += [value for _, transactional, value in records if transactional]
+            self.committed_to[index] = offset
 
-    def _deliver(self, index: int, part: Any, offset: int) -> int:
-        """What a consumer hands to its application."""
-        data = bytes(part.records or b"")
-        aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
-        dropped: set[int] = set()
-        for position, header in batches.iter_headers(data):
-            if header.next_offset <= offset:
-                continue
-            while aborted and aborted[0][0] <= header.last_offset:
-                dropped.add(aborted.pop(0)[1])
-            records = list(batches.batch_records(data, header, position))
-            if header.is_control:
-                if control_type(records[0].key) is ControlType.ABORT:
-                    dropped.discard(header.producer_id)
-            elif header.is_transactional and header.producer_id not in dropped:
-                self.delivered[index] += [bytes(record.value or b"") for record in records]
-            offset = header.next_offset
-        return offset
+    async def fetch_committed(self, who: str, index: int, offset: int) -> Fetched | None:
+        """What a consumer hands to its application from this offset on, and where it goes on."""
+        epoch, leader = self.leaders.get(index, (-1, -1))
+        if leader < 0:
+            return None
+        partition = fetch.FetchPartition(
+            partition=index, current_leader_epoch=epoch, fetch_offset=offset, partition_max_bytes=1 << 20
+        )
+        request = fetch.FetchRequest(
+            max_wait_ms=300,
+            min_bytes=1,
+            max_bytes=1 << 20,
+            isolation_level=1,
+            session_epoch=-1,
+            topics=[fetch.FetchTopic(topic=self._simulation.topic, partitions=[partition])],
+        )
+        try:
+            answer = await self._ask(leader, who, request, FETCH_VERSION)
+        except PeerError:
+            return None
+        # The records are a view of the connection's buffer: nothing may be awaited before they are used.
+        part = answer.responses[0].partitions[0]
+        return _delivered(part, offset) if part.error_code == ErrorCode.NONE else None
+
+
+def _delivered(part: Any, offset: int) -> Fetched:
+    """Without what is aborted, as the broker tells it."""
+    data = bytes(part.records or b"")
+    aborted = sorted((row.first_offset, row.producer_id) for row in part.aborted_transactions or ())
+    dropped: set[int] = set()
+    found: list[tuple[int, bool, bytes]] = []
+    for position, header in batches.iter_headers(data):
+        if header.next_offset <= offset:
+            continue
+        while aborted and aborted[0][0] <= header.last_offset:
+            dropped.add(aborted.pop(0)[1])
+        records = list(batches.batch_records(data, header, position))
+        if header.is_control:
+            if control_type(records[0].key) is ControlType.ABORT:
+                dropped.discard(header.producer_id)
+        elif not header.is_transactional or header.producer_id not in dropped:
+            found += [
+                (record.offset, header.is_transactional, bytes(record.value or b""))
+                for record in records
+                if record.offset >= offset
+            ]
+        offset = header.next_offset
+    return found, offset

@@ -1,0 +1,87 @@
+"""Groups of both protocols and transactions under the simulator: seeds that must pass, and broken coordinators that it
+must find."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from pylogd.broker.coordinator.classic_group import ClassicGroup
+from pylogd.broker.coordinator.consumer.group import ConsumerGroup
+from pylogd.broker.coordinator.groups import GroupState
+from pylogd.broker.coordinator.offsets import Offsets
+from pylogd.broker.coordinator.runtime import CoordinatorRuntime
+from pylogd.broker.coordinator.shard import Shard
+from support.group_simulation import GroupSimulation
+from support.scale import scaled
+
+SEEDS = scaled(test=6, soak=300)
+CHUNKS = scaled(test=3, soak=30)
+#: A mutant that survives this many seeds is not found.
+MUTANT_SEEDS = 12
+
+
+@pytest.mark.parametrize("chunk", range(CHUNKS))
+def test_groups_survive(chunk: int) -> None:
+    joins = commits = 0
+    for seed in range(chunk, SEEDS, CHUNKS):
+        simulation = GroupSimulation(seed)
+        try:
+            simulation.run()
+        except BaseException as failure:
+            replay = f"cd tests && python -m support.group_simulation {seed}"
+            raise AssertionError(f"seed {seed} fails, replay it with: {replay}") from failure
+        joins += sum(book.joins for book in simulation.clients.books)
+        commits += sum(len(book.commits) for book in simulation.clients.books)
+    assert joins > SEEDS // CHUNKS * 10
+    assert commits > SEEDS // CHUNKS * 50
+
+
+# -- broken on purpose
+
+
+def _answer_at_once(self: Shard, offset: int, replies: list[tuple[Any, Any]]) -> None:
+    """Replies leave before the followers have what they speak of."""
+    self._resolve(replies)
+
+
+_leadership = CoordinatorRuntime._leadership
+
+
+def _keep_what_was_lost(self: CoordinatorRuntime, partition: Any, epoch: int | None) -> None:
+    """Whoever leads again goes on with what it knew, whatever became of it in the log meanwhile."""
+    shard = self.shards.get(partition.index)
+    if epoch is not None and shard is not None and shard.partition is partition and shard.active:
+        shard.new_epoch(epoch)
+    elif epoch is not None:
+        _leadership(self, partition, epoch)
+
+
+def _anybody_commits(self: ClassicGroup, *_: Any, **__: Any) -> None:
+    """Also members of generations that are over."""
+
+
+def _expect_nobody(self: GroupState, effects: Any) -> None:
+    """A new coordinator does not watch the members that it finds."""
+
+
+MUTANTS: dict[str, tuple[Any, str, Any]] = {
+    "replies before what they speak of is replicated": (Shard, "_wait_for", _answer_at_once),
+    "state outlives leadership": (CoordinatorRuntime, "_leadership", _keep_what_was_lost),
+    "anybody commits": (ClassicGroup, "check_offset_commit", _anybody_commits),
+    "partitions are given before they are given up": (ConsumerGroup, "has_owner", lambda *_: False),
+    "a new coordinator expects nobody": (GroupState, "loaded", _expect_nobody),
+    "pending offsets are shown": (Offsets, "is_pending", lambda *_: False),
+}
+
+
+@pytest.mark.parametrize("name", MUTANTS)
+def test_simulator_finds(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, attribute, value = MUTANTS[name]
+    monkeypatch.setattr(target, attribute, value)
+    for seed in range(MUTANT_SEEDS):
+        try:
+            GroupSimulation(seed).run()
+        except Exception:
+            return
+    pytest.fail(f"{MUTANT_SEEDS} seeds did not notice: {name}")
