@@ -13,6 +13,7 @@ from pylogd.broker.metadata import MetadataPublisher
 from pylogd.broker.registration import BrokerLifecycle
 from pylogd.broker.topic_creation import TopicCreation
 from pylogd.config.broker import BrokerConfig
+from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.registrations import Endpoint
 from pylogd.protocol.uuids import to_text
@@ -44,6 +45,10 @@ class RunningBroker:
         static.update({name.replace("_", "."): value for name, value in properties.items()})
         self.config = BrokerConfig(static)
         self.running = RunningController(root / "metadata")
+
+    @property
+    def driver(self) -> QuorumDriver:
+        return self.running.driver
 
     @property
     def image(self) -> ClusterImage:
