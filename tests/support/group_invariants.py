@@ -74,7 +74,7 @@ class GroupLog:
     def __init__(self) -> None:
         self._last: dict[Any, int] = {}
         #: group -> member -> partitions
-        self._owned: dict[str, dict[str, set[tuple[bytes, int]]]] = {}
+        self._owned: dict[str, dict[str, set[int]]] = {}
         #: (group, partition) -> every offset that was committed, and the last one
         self.committed: dict[tuple[str, int], list[int]] = {}
         self._pending: dict[int, list[tuple[tuple[str, int], int]]] = {}
@@ -104,20 +104,18 @@ class GroupLog:
                 self.committed.setdefault(place, []).append(value.offset)
         elif kind == _CLASSIC:
             self._forward((kind, key.group), None if value is None else value.generation)
-            if value is not None:
-                self._owned.pop(key.group, None)
-                for member in value.members:
-                    given = decode_assignment(bytes(member.assignment)).assigned_partitions if member.assignment else []
-                    where = {(b"", index) for topic in given for index in topic.partitions}
-                    self._own(key.group, member.member_id, where)
+            # The record is the whole group, as it was when it was last stable.
+            self._owned.pop(key.group, None)
+            for member in () if value is None else value.members:
+                given = decode_assignment(bytes(member.assignment)).assigned_partitions if member.assignment else []
+                self._own(key.group, member.member_id, {index for topic in given for index in topic.partitions})
         elif kind == _EPOCH:
             self._forward((kind, key.group_id), None if value is None else value.epoch)
         elif kind == _CURRENT:
             epoch = None if value is None else value.member_epoch
             self._forward((kind, key.group_id, key.member_id), None if epoch == _LEFT_STATIC else epoch)
             rows = () if value is None else (*value.assigned_partitions, *value.partitions_pending_revocation)
-            where = {(b"", index) for row in rows for index in row.partitions}
-            self._own(key.group_id, key.member_id, where)
+            self._own(key.group_id, key.member_id, {index for row in rows for index in row.partitions})
 
     def _forward(self, what: Any, number: int | None) -> None:
         """Not back, unless it was deleted in between."""
@@ -128,7 +126,7 @@ class GroupLog:
         else:
             self._last[what] = number
 
-    def _own(self, group: str, member: str, where: set[tuple[bytes, int]]) -> None:
+    def _own(self, group: str, member: str, where: set[int]) -> None:
         owned = self._owned.setdefault(group, {})
         owned.pop(member, None)
         for other, theirs in owned.items():
