@@ -25,6 +25,7 @@ from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.broker.connection import Connection
+    from pylogd.broker.coordinator.effects import Effects
     from pylogd.broker.dispatch import RequestContext, Route
     from pylogd.protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -63,9 +64,9 @@ class _Form:
         """Find what stands still in the request's frame, whose body begins at `position`. False when it was not
         written the way our codec would, so that the places of the offsets are not known."""
         kept = [(each.partition.committed_offset, each.partition.committed_leader_epoch) for each in self.commits]
-        self.put([number for _ in self.commits for number in (*_SENTINEL, b"")])
+        self.put([b"", *(number for _ in self.commits for number in (*_SENTINEL, b""))])
         parts = bytes(encode(self.request, self.route.version)).split(_SENTINEL_BYTES)
-        self.put([number for each in kept for number in (*each, b"")])
+        self.put([b"", *(number for each in kept for number in (*each, b""))])
         parts[0] = bytes(frame[_OPENING_BYTES:position]) + parts[0]
         self.still = tuple(parts)
         form = Struct(f">{_OPENING_BYTES}x" + "qi".join(f"{len(part)}s" for part in parts))
@@ -74,13 +75,18 @@ class _Form:
         return len(parts) == len(self.commits) + 1 and form.size == len(frame) and form.unpack(frame)[::3] == self.still
 
     def put(self, numbers: Any) -> None:
-        """Offset, leader epoch and something else for each partition."""
-        place = 0
+        """Something else, and for each partition offset, leader epoch and something else."""
+        place = 1
         for commit in self.commits:
             partition = commit.partition
             partition.committed_offset = numbers[place]
             partition.committed_leader_epoch = numbers[place + 1]
             place += 3
+
+    def decide(self, effects: Effects, reply: Any, numbers: Any) -> None:
+        """As an event of the group's shard."""
+        self.put(numbers)
+        self.shard.state.commit(effects, reply, self.request, self.route.version, self.commits, None)
 
     def known(self) -> bool:
         """Whether the topics are still the ones they were: looked at when any metadata changed."""
@@ -164,13 +170,10 @@ class RepeatedCommits:
         if numbers[::3] != form.still or not shard.active or not form.known():
             return False
         self._misses = 0
-        form.put(numbers[1:])
         connection = self._connection
         reply = WaitingReply(connection, form, correlation_id)
         connection.wait_for(reply)
-        shard.submit(
-            lambda effects: shard.state.commit(effects, reply, form.request, route.version, form.commits, None), reply
-        )
+        shard.submit_soon(form, numbers, reply)
         return True
 
 

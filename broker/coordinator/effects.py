@@ -87,6 +87,13 @@ class Effects:
         self.encoded.append(encoded)
         self.size += size
 
+    def gathered(self) -> None:
+        """What is written so far has its place: the next event begins behind it."""
+        self.base_offset += len(self.records)
+        self.records = []
+        self.encoded = []
+        self.size = 0
+
     def answer(self, reply: Any, response: Any) -> None:
         """Give `reply` its response once everything this event saw and wrote is committed."""
         self.replies.append((reply, response))

@@ -172,8 +172,9 @@ class GroupState:
             check = group.check_offset_commit(
                 request.member_id, request.group_instance_id, generation, transactional=False, version=version
             )
-            _check_each(check, commits)
-            if group.kind == CLASSIC:
+            if check is not None:
+                _check_each(check, commits)
+            if group.kind == CLASSIC and group.members:
                 self.classic.committed(effects, group, request.member_id)
         elif generation >= 0:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
@@ -195,7 +196,8 @@ class GroupState:
                     transactional=True,
                     version=version,
                 )
-                _check_each(check, commits)
+                if check is not None:
+                    _check_each(check, commits)
             except KafkaError as refusal:
                 if refusal.code is ErrorCode.STALE_MEMBER_EPOCH:
                     raise KafkaError(ErrorCode.ILLEGAL_GENERATION) from None
@@ -206,10 +208,9 @@ class GroupState:
         effects.answer(reply, response)
 
     def _commit_all(self, effects: Effects, commits: list[Commit], retention_ms: int) -> None:
-        metadata_max: int = self.config["offset.metadata.max.bytes"]
         for commit in commits:
             metadata = commit.partition.committed_metadata
-            if metadata and len(metadata) > metadata_max:
+            if metadata and len(metadata) > self.config["offset.metadata.max.bytes"]:
                 commit.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 self.offsets.commit(effects, commit, retention_ms)
@@ -335,10 +336,9 @@ class GroupState:
         )
 
 
-def _check_each(check: Callable[[str, bytes, int], None] | None, commits: list[Commit]) -> None:
-    if check is not None:
-        for commit in commits:
-            check(commit.topic, commit.topic_id, commit.partition.partition_index)
+def _check_each(check: Callable[[str, bytes, int], None], commits: list[Commit]) -> None:
+    for commit in commits:
+        check(commit.topic, commit.topic_id, commit.partition.partition_index)
 
 
 def _fetched(index: int, committed: CommittedOffset | None, topic_id: bytes) -> OffsetFetchResponsePartitions:

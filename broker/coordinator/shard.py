@@ -72,6 +72,13 @@ class CoordinatorState(Protocol):
         """The cluster's metadata changed."""
 
 
+class Repeated(Protocol):
+    """An event for `Shard.submit_soon`: `given` is what differs from one time to the next. It writes all or nothing
+    before it answers."""
+
+    def decide(self, effects: Effects, reply: Any, given: Any) -> None: ...
+
+
 class Shard:
     """`make_state(shard)` gives the empty state; it is called again when the shard has to start over."""
 
@@ -109,6 +116,8 @@ class Shard:
         self._replies: list[tuple[Any, Any]] = []
         self._flush_scheduled = False
         self._call_soon = node.loop.call_soon
+        #: Events that run together, before anything else does.
+        self._crowd: list[tuple[Repeated, Any, Any]] = []
         #: (offset the watermark must reach, replies, loop time after which they time out)
         self._waiting: deque[tuple[int, list[tuple[Any, Any]], float]] = deque()
         self._expiry: Any = None
@@ -133,6 +142,8 @@ class Shard:
     ) -> Any:
         """Run an event now and carry out its effects; returns `reply`. `producer` is (id, epoch) of the transaction to
         which the event's records belong, `guard` what its coordinator was asked under (None: it was not)."""
+        if self._crowd:
+            self._run_crowd()
         if not self.active:
             self.check()
         if reply is not None:
@@ -161,6 +172,40 @@ class Shard:
                 return reply
         self._carry_out(effects, producer, guard)
         return reply
+
+    def submit_soon(self, event: Repeated, given: Any, reply: Any) -> None:
+        """Run an event of a kind that comes in crowds, at the end of this turn or before the next other event: those of
+        one turn share what each would cost alone. It does what `submit` would do; the shard is active."""
+        self._owed[reply] = None
+        self._crowd.append((event, given, reply))
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._call_soon(self._flush_due)
+
+    def _run_crowd(self) -> None:
+        crowd, self._crowd = self._crowd, []
+        effects = self._effects(None)
+        writable = self._writable()
+        for event, given, reply in crowd:
+            try:
+                if not writable:
+                    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
+                event.decide(effects, reply, given)
+            except KafkaError as refusal:
+                if effects.records:
+                    _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
+                    self._start_over(refusal.code)
+                    return
+                self._refuse(effects, reply, refusal.code, refusal.message if writable else None)
+            except Exception:
+                _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
+                return
+            if effects.records:
+                if not self._gather(effects):
+                    return
+                effects.gathered()
+        self._settle(effects, None, None)
 
     def _effects(self, producer: tuple[int, int] | None) -> Effects:
         log = self.partition.log
@@ -192,8 +237,11 @@ class Shard:
             effects.answer(reply, reply.refuse(code, message))
 
     def _carry_out(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
-        if effects.records and not self._gather(effects):
-            return
+        if not effects.records or self._gather(effects):
+            self._settle(effects, producer, guard)
+
+    def _settle(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
+        """Set timers, and let replies wait for the records they come with."""
         if effects.timers:
             for name, timer in effects.timers.items():
                 if timer is None:
@@ -235,12 +283,16 @@ class Shard:
     # -- writing
 
     def _flush_due(self) -> None:
+        if self._crowd:
+            self._run_crowd()
         self._flush_scheduled = False
         if self.active:
             self.flush()
 
     def flush(self, producer: tuple[int, int] | None = None, guard: Guard | None = None) -> None:
         """Append what has gathered."""
+        if self._crowd:
+            self._run_crowd()
         if not self._count:
             return
         body, count, replies = self._body, self._count, self._replies
@@ -395,6 +447,7 @@ class Shard:
         self._waiting.clear()
         self.partition.waiters.forget(self)
         self._body, self._count, self._replies = bytearray(), 0, []
+        self._crowd = []
         owed, self._owed = self._owed, {}
         for reply in owed:
             if isinstance(reply, Reply):
