@@ -28,6 +28,7 @@ from pylogd.storage.dirtiness import LogToClean, closed_segments, examine
 from pylogd.storage.log import DISK_FULL_ERRORS, Log
 from pylogd.storage.segment import CLEANED_SUFFIX, Segment
 from pylogd.storage.settings import Values
+from pylogd.storage.state import LogState
 
 logger = logging.getLogger(__name__)
 
@@ -273,7 +274,7 @@ class LogCleaner:
                 stats.records_written,
                 stats.map_entries,
             )
-        await self._record(log, end_offset)
+        await self._record(log, min(end_offset, log.log_end_offset))  # it may have been cut since the last swap
         return True
 
     # -- checkpoints
@@ -313,11 +314,12 @@ class LogCleaner:
             path = f"{directory}/{checkpoint.CLEANER_OFFSET}"
             await self._workers.offload(checkpoint.write_offsets, self._files, path, table)
 
-    def truncated(self, topic: str, partition: int, directory: str, offset: int) -> None:
+    def truncated(self, log: LogState, offset: int) -> None:
         """The log was cut: what comes at and behind `offset` from now on has never been compacted."""
+        directory = os.path.dirname(log.directory)
         table = self._table(directory)
-        if table.get((topic, partition), -1) > offset:
-            table[topic, partition] = offset
+        if table.get((log.topic, log.partition), -1) > offset:
+            table[log.topic, log.partition] = offset
             self._stale[directory] = None
             self.wake()
 

@@ -36,6 +36,10 @@ class DirectoryEnvironment(LogEnvironment):
     def recovery_point_lowered(self, log: LogState) -> None:
         self._manager.checkpoints.write_recovery_points(self._directory)
 
+    def truncated(self, log: LogState, offset: int) -> None:
+        if self._manager.on_truncated is not None:
+            self._manager.on_truncated(log, offset)
+
     def failed(self, log: LogState, action: str, error: OSError) -> None:
         self._manager.directory_failed(self._directory, f"{log.name}: {action}: {error}")
 

@@ -36,6 +36,9 @@ class LogEnvironment:
         """The log is about to be cut below its recovery point. A checkpoint that still names the old one would let a
         crash skip segments that were written after the cut and never flushed."""
 
+    def truncated(self, log: LogState, offset: int) -> None:
+        """The log was cut at `offset`; what comes there from now on is new."""
+
     def start_writeback(self, log: LogState, position: int, size: int) -> None:
         """Starts write-out of this part of the active segment."""
         log.active.file.start_writeback(position, size)

@@ -34,6 +34,7 @@ from pylogd.storage.startup import recover_directory
 
 if TYPE_CHECKING:
     from pylogd.storage.log import Log
+    from pylogd.storage.state import LogState
 
 logger = logging.getLogger(__name__)
 
@@ -63,6 +64,8 @@ class LogManager:
         self.chance = chance if chance is not None else random.Random(0)
         self.config_for = config_for if config_for is not None else _default_config
         self.on_directory_failure = on_directory_failure
+        #: Told of every log that is cut, and where.
+        self.on_truncated: Callable[[LogState, int], None] | None = None
         self.flusher = Flusher(workers)
         self.checkpoints = Checkpoints(self)
         self.maintenance = Maintenance(self)

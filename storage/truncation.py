@@ -50,6 +50,7 @@ def truncate_to(log: Log, offset: int) -> bool:
         log.epochs.truncate_from_end(offset)
         log.forget_epoch()
         replay_log(log.producers, log.segments, log.log_start_offset, offset, log.environment.clock.now_ms())
+    log.environment.truncated(log, offset)
     return True
 
 
@@ -71,6 +72,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
         log.log_end_offset = offset
         log.log_start_offset = offset if log_start_offset is None else log_start_offset
         log.recovery_point = log.high_watermark = offset
+    log.environment.truncated(log, offset)
 
 
 def _lower_recovery_point(log: Log, offset: int) -> None:

@@ -144,7 +144,7 @@ def test_a_round_is_checkpointed_and_not_repeated(bench: Bench) -> None:
         assert cleaner.choose() is None
         directory = os.path.dirname(bench.directory)
         for offset in (7, 9):
-            cleaner.truncated("t", 0, directory, offset)
+            cleaner.truncated(bench.log, offset)
             target = cleaner.choose()
             assert target is not None
             assert target.first_dirty_offset == 7

@@ -19,6 +19,7 @@ from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated_files import SimulatedFileSystem
 from pylogd.runtime.workers import InlineWorkers, Workers
 from pylogd.storage import checkpoint
+from pylogd.storage.cleaner import LogCleaner
 from pylogd.storage.config import LogConfig
 from pylogd.storage.directory import DirectoryInUse, aside_name
 from pylogd.storage.manager import DuplicatePartition, LogManager, NoDirectory
@@ -634,6 +635,33 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_first() -> None:
         log.flush()
         log.truncate_to(4)
         assert checkpoint.read_offsets(files, f"/d/{checkpoint.RECOVERY_POINT}") == {("t", 0): 4}
+        await logs.close()
+
+    run(main)
+
+
+def test_a_truncation_takes_the_compacted_part_back() -> None:
+    """What a follower gets in place of what it cut was never compacted, whatever the checkpoint said before."""
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        for _ in range(10):
+            append(log, batch())
+        path = f"/d/{checkpoint.CLEANER_OFFSET}"
+        checkpoint.write_offsets(files, path, {("t", 0): 8})
+        cleaner = LogCleaner(logs.loaded, files, logs.clock, logs.workers)
+        logs.on_truncated = cleaner.truncated
+        cleaner.start()
+        for offset, kept in ((9, 8), (4, 4), (2, 2)):
+            if offset == 2:
+                log.truncate_fully_and_start_at(offset)
+            else:
+                log.truncate_to(offset)
+            await settle()
+            assert checkpoint.read_offsets(files, path) == {("t", 0): kept}
+        await cleaner.close()
         await logs.close()
 
     run(main)
