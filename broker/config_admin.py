@@ -203,6 +203,7 @@ __all__ = [
     "change_logger_levels",
     "check_broker_change",
     "check_names",
+    "check_node_id",
     "check_resource_type",
     "incremental_broker_values",
 ]

@@ -35,6 +35,10 @@ class LogRead:
         return f"LogRead({self.range!r})"
 
 
+def _negative(max_bytes: int) -> KafkaError:
+    return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Invalid max length {max_bytes} for a read of the log")
+
+
 class Reading(LogState):
     """Reads by offset, by time and by leader epoch."""
 
@@ -74,6 +78,8 @@ class Reading(LogState):
             return LogRead(None, 0, 0, segment.base_offset, True)
         first_size = (positions[slot + 1] if slot + 1 < len(positions) else segment.size) - start
         if size > max_bytes:
+            if max_bytes < 0:
+                raise _negative(max_bytes)
             size = positions[bisect_right(positions, start + max_bytes, slot) - 1] - start
             if size == 0:
                 if not at_least_one:
@@ -100,6 +106,8 @@ class Reading(LogState):
             if size <= 0:
                 break
             if size > max_bytes:
+                if max_bytes < 0:
+                    raise _negative(max_bytes)
                 size = segment.offset_index.floor_position(start + max_bytes) - start
                 if size <= 0:
                     # No indexed boundary on the way: the last batch may be cut, as a Kafka broker would cut it.

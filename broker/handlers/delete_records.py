@@ -42,7 +42,8 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
                     waiter.wait(partition, offset, answer)
             except KafkaError as refusal:
                 answer.error_code = int(refusal.code)
-        topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
+        if answers:
+            topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
     response = DeleteRecordsResponse(topics=topics)
     return waiter.start(response, request.timeout_ms) if waiter.waiting else response
 

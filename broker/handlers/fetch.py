@@ -25,8 +25,15 @@ from pylogd.broker.fetch_plan import CONSUMER, READ_COMMITTED, FetchParams, Plan
 from pylogd.broker.follower_session import FollowerView
 from pylogd.broker.leaders import add_leader_endpoint, current_leader
 from pylogd.broker.sessions import FetchContext, FetchTarget, IncrementalContext, open_context
-from pylogd.protocol.errors import ErrorCode
-from pylogd.protocol.messages.fetch import FetchRequest, FetchResponse, LeaderIdAndEpoch, NodeEndpoint
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.fetch import (
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    LeaderIdAndEpoch,
+    NodeEndpoint,
+    PartitionData,
+)
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
@@ -43,6 +50,8 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
     context = open_context(ctx.node, version, request, replica_id >= 0)
     if context.error is not None:
         return context.respond([])
+    if not 0 <= request.isolation_level <= READ_COMMITTED:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     max_bytes = min(request.max_bytes, ctx.node.config["fetch.max.bytes"])
     params = FetchParams(
         by_id=version >= 13,
@@ -90,7 +99,17 @@ def _follower_view(node: Any, context: IncrementalContext, params: FetchParams) 
 
 
 def error_response(ctx: RequestContext, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
-    return FetchResponse(error_code=int(code), session_id=request.session_id)
+    """Before topic ids every partition carries the error: the first versions have no other place for it."""
+    topics = [
+        FetchableTopicResponse(
+            topic.topic,
+            partitions=[
+                PartitionData(asked.partition, int(code), -1, -1, -1, records=b"") for asked in topic.partitions
+            ],
+        )
+        for topic in (request.topics if ctx.version < 13 else [])
+    ]
+    return FetchResponse(error_code=int(code), session_id=request.session_id, responses=topics)
 
 
 def _respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchResponse:

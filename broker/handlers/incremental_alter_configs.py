@@ -30,6 +30,8 @@ def _check(ctx: RequestContext, resource: AlterConfigsResource, validate_only: b
         config_admin.change_logger_levels(ctx, resource, validate_only)
         return DONE
     if resource.resource_type == BROKER_RESOURCE:
+        if resource.resource_name:
+            config_admin.check_node_id(ctx, resource.resource_name)
         values = config_admin.incremental_broker_values(ctx, resource)
         config_admin.check_broker_change(ctx, resource.resource_name, values)
     else:

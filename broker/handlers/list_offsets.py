@@ -50,6 +50,8 @@ _READ_COMMITTED = 1
 
 
 def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
+    if not 0 <= request.isolation_level <= _READ_COMMITTED:
+        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     searches: list[_Search] = []
     topics = []
@@ -72,7 +74,8 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
                     searches.append(search)
             except KafkaError as refusal:
                 answer.error_code = int(_code_for(ctx.version, refusal.code))
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
+        if answers:
+            topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
     response = ListOffsetsResponse(topics=topics)
     return _finish(ctx, searches, response) if searches else response
 

@@ -123,8 +123,6 @@ def _append(
             try:
                 if partition is None:
                     raise KafkaError(missing_partition_code(node, key, index))
-                if acks < -1 or acks > 1:
-                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
                 if (
                     version < 7
                     or len(records) < HEADER_SIZE
@@ -138,6 +136,8 @@ def _append(
                         answers.append(PartitionProduceResponse(index, int(refusal.code), -1))
                         failed = True
                         continue
+                if acks < -1 or acks > 1:
+                    raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
                 guard = None if admission is None else admission.guard_of(partition)
                 if partition.topic in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
@@ -164,7 +164,8 @@ def _append(
             elif acks == 1 and partition.flush_gates_acks and partition.log.flushed_offset <= info.last_offset:
                 waiter = waiter or _Acks(ctx)
                 waiter.await_flush(partition, info.last_offset + 1, answer)
-        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+        if answers:
+            topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     if acks == 0:
         if failed:
             raise CloseConnection(_summary(topics))

@@ -93,7 +93,7 @@ def elect_leaders(state: ControllerState, request: Any, version: int) -> Decisio
     from pylogd.protocol.messages import elect_leaders as m
 
     kind = request.election_type if version >= 1 else PREFERRED_ELECTION
-    if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION):
+    if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION) and request.topic_partitions != []:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
     everything = request.topic_partitions is None
     wanted = (

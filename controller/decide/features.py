@@ -115,6 +115,8 @@ def _update(
             state.check_kraft_upgrade(level)
             return []
         raise _invalid(feature, level, "Can't downgrade the version of this feature.")
+    if feature not in versions.SUPPORTED_FEATURES:
+        raise _invalid(feature, level, f"Feature {feature} not found.")
     for dependency, needed in versions.DEPENDENCIES.get((feature, level), {}).items():
         if proposed.get(dependency, 0) < needed:
             raise _invalid(

@@ -6,11 +6,9 @@ Groups have one topic where the order of topics would matter: it follows their i
 
 from __future__ import annotations
 
-import contextlib
 import re
 import struct
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,10 +20,7 @@ from pylogd.protocol.messages.consumer_protocol import ConsumerProtocolSubscript
 from pylogd.protocol.schema import Struct, fields
 from pylogd.protocol.uuids import ZERO
 from support.daemon import Daemon
-from support.jvm import java
-from support.kafka import ApacheKafka
-from support.target import TARGET, TARGETS
-from support.transcript import Talker, differences, talking
+from support.transcript import Talker, beside_kafka, differences, talking
 from support.wait import eventually
 
 pytestmark = pytest.mark.jvm
@@ -47,17 +42,11 @@ NOTHING: dict[str, Any] = {"rebalance_timeout_ms": -1, "subscribed_topic_names":
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
-    java()
-    folder: Path = tmp_path_factory.mktemp("consumer-protocol")
-    ours, theirs = TARGETS[TARGET](folder / "ours", SETTINGS), ApacheKafka(folder / "kafka", SETTINGS)
-    with contextlib.ExitStack() as stack:
-        for daemon in (ours, theirs):
-            daemon.start()
-            stack.callback(daemon.stop)
-        with talking(ours, theirs) as talkers:
+    with beside_kafka(tmp_path_factory.mktemp("consumer-protocol"), SETTINGS) as both:
+        with talking(*both) as talkers:
             for talker in talkers:
                 eventually(lambda talker=talker: _coordinator(talker), timeout_s=60)
-        yield ours, theirs
+        yield both
 
 
 def _coordinator(talker: Talker) -> bool:

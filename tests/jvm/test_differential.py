@@ -6,20 +6,15 @@ This is where error codes, defaults, orderings and odd corners are compared; wha
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from pylogd.protocol import batch
 from pylogd.protocol.uuids import ZERO
 from support.daemon import Daemon
-from support.jvm import java
-from support.kafka import ApacheKafka
-from support.target import TARGET, TARGETS
-from support.transcript import Talker, differences, talking, versions
+from support.transcript import Talker, beside_kafka, differences, talking, versions
 from support.wait import eventually
 
 pytestmark = pytest.mark.jvm
@@ -30,14 +25,8 @@ SETTINGS = {"auto.create.topics.enable": "false", "log.retention.ms": "-1", "num
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
-    java()
-    folder: Path = tmp_path_factory.mktemp("differential")
-    ours, theirs = TARGETS[TARGET](folder / "ours", SETTINGS), ApacheKafka(folder / "kafka", SETTINGS)
-    with contextlib.ExitStack() as stack:
-        for daemon in (ours, theirs):
-            daemon.start()
-            stack.callback(daemon.stop)
-        yield ours, theirs
+    with beside_kafka(tmp_path_factory.mktemp("differential"), SETTINGS) as both:
+        yield both
 
 
 SCENARIOS: list[Callable[[Talker], None]] = []
@@ -55,18 +44,7 @@ def records(*values: bytes | None, key: bytes | None = b"k", **options: Any) -> 
 
 def create(talker: Talker, topic: str, partitions: int = 1, **configs: str) -> bytes:
     """A topic, and its id once this broker serves it."""
-    rows = [{"name": name.replace("_", "."), "value": value} for name, value in configs.items()]
-    new = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
-    talker.ask_quietly("CreateTopics", 7, topics=[new], timeout_ms=10_000)
-    eventually(lambda: talker.topic_id(topic) != ZERO)
-    eventually(lambda: _led(talker, topic, partitions))
-    return talker.topic_id(topic)
-
-
-def _led(talker: Talker, topic: str, partitions: int) -> bool:
-    wanted = [{"partition_index": n, "timestamp": -1} for n in range(partitions)]
-    answer = talker.ask_quietly("ListOffsets", 5, replica_id=-1, topics=[{"name": topic, "partitions": wanted}])
-    return all(p.error_code == 0 for p in answer.topics[0].partitions)
+    return talker.create_topic(topic, partitions, {name.replace("_", "."): value for name, value in configs.items()})
 
 
 def produce(talker: Talker, version: int, topic: str, data: bytes | None, *, note: bool = True, **options: Any) -> Any:
@@ -388,7 +366,7 @@ def create_partitions(talker: Talker) -> None:
         ask(5, assignments=[{"broker_ids": [1]}, {"broker_ids": [9]}])
         ask(5, assignments=[{"broker_ids": [1]}, {"broker_ids": [1]}])
         ask(4, topic="grow-missing")
-        eventually(lambda topic=topic: _led(talker, topic, 5))
+        eventually(lambda topic=topic: talker.leads(topic, 5))
         rows = [{"name": topic, "count": 6, "assignments": None}] * 2
         talker.ask("CreatePartitions", version, topics=rows, timeout_ms=10_000)
 

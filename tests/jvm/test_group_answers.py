@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import json
 import re
@@ -13,12 +12,12 @@ from typing import Any
 import pytest
 from pylogd.protocol.uuids import ZERO
 from support.daemon import Daemon
-from support.jvm import ToolHost, java
+from support.jvm import ToolHost
 from support.kafka import ApacheKafka
 from support.rawclient import Client
 from support.target import TARGET, TARGETS
 from support.tools import dump
-from support.transcript import BY_NAME, Talker, build, differences, versions
+from support.transcript import BY_NAME, Talker, beside_kafka, build, differences, versions
 from support.wait import eventually
 
 pytestmark = pytest.mark.jvm
@@ -63,14 +62,8 @@ class GroupTalker(Talker):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
-    java()
-    folder: Path = tmp_path_factory.mktemp("groups")
-    ours, theirs = TARGETS[TARGET](folder / "ours", SETTINGS), ApacheKafka(folder / "kafka", SETTINGS)
-    with contextlib.ExitStack() as stack:
-        for daemon in (ours, theirs):
-            daemon.start()
-            stack.callback(daemon.stop)
-        yield ours, theirs
+    with beside_kafka(tmp_path_factory.mktemp("groups"), SETTINGS) as both:
+        yield both
 
 
 Scenario = Callable[[GroupTalker], None]
@@ -93,13 +86,6 @@ def coordinated(talker: Talker, group: str = "g") -> None:
         return bool(answer.groups[0].error_code == 0)
 
     eventually(ready)
-
-
-def create(talker: Talker, topic: str, partitions: int = 1) -> bytes:
-    new = {"name": topic, "num_partitions": partitions, "replication_factor": 1}
-    talker.ask_quietly("CreateTopics", 7, topics=[new], timeout_ms=10_000)
-    eventually(lambda: talker.topic_id(topic) != ZERO)
-    return talker.topic_id(topic)
 
 
 def join(group: str, member: str = "", **more: Any) -> dict[str, Any]:
@@ -306,7 +292,7 @@ def static_members(talker: GroupTalker) -> None:
 @scenario
 def offsets(talker: GroupTalker) -> None:
     coordinated(talker)
-    topic_id = create(talker, "t", 2)
+    topic_id = talker.create_topic("t", 2)
 
     def commit(version: int, group: str, name: str = "t", index: int = 0, offset: int = 5, **more: Any) -> None:
         row = {"partition_index": index, "committed_offset": offset, "committed_leader_epoch": 3}
@@ -361,8 +347,8 @@ def fetch_offsets(talker: GroupTalker, version: int, group: str, topic_id: bytes
 @scenario
 def deleting(talker: GroupTalker) -> None:
     coordinated(talker)
-    create(talker, "t", 2)
-    create(talker, "u", 2)
+    talker.create_topic("t", 2)
+    talker.create_topic("u", 2)
     rows = [{"partition_index": index, "committed_offset": 5} for index in (0, 1)]
     topics = [{"name": name, "partitions": rows} for name in ("t", "u")]
     for version in versions("DeleteGroups"):

@@ -3,19 +3,13 @@ same."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.protocol.uuids import ZERO
 from support.daemon import Daemon
-from support.jvm import java
-from support.kafka import ApacheKafka
 from support.produce import records
-from support.target import TARGET, TARGETS
-from support.transcript import Talker, differences, versions
+from support.transcript import Talker, beside_kafka, differences, versions
 from support.wait import eventually
 
 pytestmark = pytest.mark.jvm
@@ -41,14 +35,8 @@ class TransactionTalker(Talker):
 
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Daemon, Daemon]]:
-    java()
-    folder: Path = tmp_path_factory.mktemp("transactions")
-    ours, theirs = TARGETS[TARGET](folder / "ours", SETTINGS), ApacheKafka(folder / "kafka", SETTINGS)
-    with contextlib.ExitStack() as stack:
-        for daemon in (ours, theirs):
-            daemon.start()
-            stack.callback(daemon.stop)
-        yield ours, theirs
+    with beside_kafka(tmp_path_factory.mktemp("transactions"), SETTINGS) as both:
+        yield both
 
 
 Scenario = Callable[[TransactionTalker], None]
@@ -61,21 +49,6 @@ def scenario(function: Scenario) -> Scenario:
 
 
 # -- steps
-
-
-def create(talker: Talker, topic: str, partitions: int = 2) -> bytes:
-    new = {"name": topic, "num_partitions": partitions, "replication_factor": 1}
-    talker.ask_quietly("CreateTopics", 7, topics=[new], timeout_ms=10_000)
-    eventually(lambda: talker.topic_id(topic) != ZERO)
-    wanted = [{"partition_index": n, "current_leader_epoch": -1, "timestamp": -1} for n in range(partitions)]
-
-    def led() -> bool:
-        asked = [{"name": topic, "partitions": wanted}]
-        answer = talker.ask_quietly("ListOffsets", 7, replica_id=-1, isolation_level=0, topics=asked)
-        return all(row.error_code == 0 for row in answer.topics[0].partitions)
-
-    eventually(led)
-    return talker.topic_id(topic)
 
 
 def coordinated(talker: Talker) -> None:
@@ -217,7 +190,7 @@ def identities(talker: TransactionTalker) -> None:
 @scenario
 def classic(talker: TransactionTalker) -> None:
     """The first generation: partitions added by the client."""
-    create(talker, "classic")
+    talker.create_topic("classic", 2)
     for version in range(4):
         name, group = f"classic-{version}", f"group-{version}"
         who = init(talker, name)
@@ -283,7 +256,7 @@ def classic(talker: TransactionTalker) -> None:
 @scenario
 def second(talker: TransactionTalker) -> None:
     """The second generation: partitions are added by what is written, and every end raises the epoch."""
-    create(talker, "second")
+    talker.create_topic("second", 2)
     for round_, version in enumerate((12, 13, 12)):
         name, group = f"second-{round_}", f"second-group-{round_}"
         who = init(talker, name, 5)
@@ -322,7 +295,7 @@ def second(talker: TransactionTalker) -> None:
 @scenario
 def verification(talker: TransactionTalker) -> None:
     """What brokers ask each other: versions 4 and 5 of AddPartitionsToTxn."""
-    create(talker, "verified")
+    talker.create_topic("verified", 2)
     for version in (4, 5):
         first, other = f"verify-{version}-a", f"verify-{version}-b"
         who, them = init(talker, first), init(talker, other)
@@ -357,7 +330,7 @@ def verification(talker: TransactionTalker) -> None:
 
 @scenario
 def markers(talker: TransactionTalker) -> None:
-    create(talker, "marked")
+    talker.create_topic("marked", 2)
 
     def write(version: int, who: tuple[int, int], coordinator_epoch: int, index: int = 0, **more: Any) -> None:
         talker.ask(
@@ -401,7 +374,7 @@ def markers(talker: TransactionTalker) -> None:
 
 @scenario
 def listings(talker: TransactionTalker) -> None:
-    create(talker, "listed")
+    talker.create_topic("listed", 2)
     first = init(talker, "list.a")
     init(talker, "list.b")
     add(talker, 3, "list.a", first, ("listed", 0))
@@ -425,7 +398,7 @@ def listings(talker: TransactionTalker) -> None:
 @scenario
 def isolation(talker: TransactionTalker) -> None:
     """What consumers of both isolation levels are told while transactions are open, aborted and committed."""
-    topic_id = create(talker, "isolated", 1)
+    topic_id = talker.create_topic("isolated", 1)
 
     def look() -> None:
         for level in (0, 1):

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+from pylogd.protocol import batch
 from pylogd.protocol.api import APIS, Api
 from pylogd.protocol.schema import Message, Struct, fields
 from pylogd.protocol.uuids import ZERO
 
 from support.daemon import Daemon
+from support.jvm import java
+from support.kafka import ApacheKafka
 from support.rawclient import Client, Closed
+from support.target import TARGET, TARGETS
+from support.wait import eventually
 
 BY_NAME: dict[str, Api] = {api.name: api for api in APIS.values()}
 DIFFERENT = {
@@ -93,6 +99,20 @@ class Talker:
             self._names[found] = topic
         return found
 
+    def create_topic(self, topic: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
+        """A topic, and its id once this broker leads all of it."""
+        rows = [{"name": name, "value": value} for name, value in (configs or {}).items()]
+        new = {"name": topic, "num_partitions": partitions, "replication_factor": 1, "configs": rows}
+        self.ask_quietly("CreateTopics", 7, topics=[new], timeout_ms=10_000)
+        eventually(lambda: self.topic_id(topic) != ZERO)
+        eventually(lambda: self.leads(topic, partitions))
+        return self.topic_id(topic)
+
+    def leads(self, topic: str, partitions: int) -> bool:
+        wanted = [{"partition_index": n, "timestamp": -1} for n in range(partitions)]
+        answer = self.ask_quietly("ListOffsets", 5, replica_id=-1, topics=[{"name": topic, "partitions": wanted}])
+        return all(p.error_code == 0 for p in answer.topics[0].partitions)
+
     def plain(self, value: Any, version: int, field: str = "") -> Any:
         if isinstance(value, Struct):
             return {
@@ -102,13 +122,60 @@ class Talker:
             }
         if isinstance(value, list):
             items = [self.plain(item, version, field) for item in value]
-            return sorted(items, key=repr)
+            return sorted(_merged(items), key=_order)
         if isinstance(value, bytes | bytearray | memoryview):
             data = bytes(value)
+            if field == "records":
+                return comparable_records(data)
             if len(data) == 16:
                 return self._names.get(data, "no topic" if data == ZERO else "a topic")
             return data
         return value
+
+
+def _merged(items: list[Any]) -> list[Any]:
+    """Topics that come in several pieces as one: in which order partitions are read is a broker's business."""
+    whole: dict[Any, Any] = {}
+    for number, item in enumerate(items):
+        name = (item.get("topic"), item.get("topic_id")) if isinstance(item, dict) and "partitions" in item else number
+        if name in whole and name != (None, None):
+            whole[name]["partitions"] = sorted(whole[name]["partitions"] + item["partitions"], key=_order)
+        else:
+            whole[number if name == (None, None) else name] = item
+    return list(whole.values())
+
+
+def _order(item: Any) -> str:
+    """The order in which items are compared: by what they are about."""
+    return repr({key: value for key, value in item.items() if key != "error_code"} if isinstance(item, dict) else item)
+
+
+def comparable_records(data: bytes) -> list[str]:
+    """Whole batches, by what they hold without what the clock of a broker decides. Kafka may add a torn one at the end;
+    we send whole ones where we know where they end."""
+    made = bytearray(data)
+    rows = []
+    for position, header in batch.iter_headers(made):
+        end = position + header.length
+        view = memoryview(made)[position:end]
+        if header.timestamp_type == batch.LOG_APPEND_TIME:
+            batch.set_max_timestamp(view, batch.LOG_APPEND_TIME, 0)
+        crc = batch.compute_crc(view)
+        place = f"{header.base_offset} to {header.last_offset} of epoch {header.partition_leader_epoch}"
+        rows.append(f"{place}, checksum {crc:x}")
+    return rows
+
+
+@contextlib.contextmanager
+def beside_kafka(folder: Path, settings: dict[str, str]) -> Iterator[tuple[Daemon, Daemon]]:
+    """The broker under test and an Apache Kafka with the same settings."""
+    java()
+    ours, theirs = TARGETS[TARGET](folder / "ours", settings), ApacheKafka(folder / "kafka", settings)
+    with contextlib.ExitStack() as stack:
+        for daemon in (ours, theirs):
+            daemon.start()
+            stack.callback(daemon.stop)
+        yield ours, theirs
 
 
 @contextlib.contextmanager
