@@ -45,6 +45,9 @@ PENDING_MAX = 512
 _FLUSH_BYTES = 1 << 16
 #: Frames up to this length are read without asking for a share of the memory.
 _FREE_BYTES = 1 << 16
+#: Once others wait for memory, a long request must arrive at this rate after the first seconds.
+_ARRIVAL_BYTES_PER_S_MIN = 1 << 14
+_PATIENCE_S = 5.0
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
 _PRODUCE = b"\x00\x00"
 
@@ -74,6 +77,7 @@ class Connection:
         "_out",
         "_repeated",
         "_reserved",
+        "_reserved_at",
         "_splits",
         "client_id",
         "client_software_name",
@@ -121,6 +125,7 @@ class Connection:
         self._out = bytearray()
         self._splits: list[tuple[int, Any]] = []
         self._reserved = 0
+        self._reserved_at = 0.0
         #: Since the first Produce that was appended.
         self._repeated: RepeatedProduce | None = None
         #: Since the first OffsetCommit that waited for its group.
@@ -197,6 +202,7 @@ class Connection:
         if size > _FREE_BYTES and not self._reserved and not self.listener.privileged:
             if self.server.memory.take(size):
                 self._reserved = size
+                self._reserved_at = self.loop.time()
             else:
                 self.server.memory.wait(self)
                 self.stream.pause()
@@ -410,6 +416,11 @@ class Connection:
         self.waiting_for_memory = False
         if not self.closed:
             self.stream.resume()
+
+    def dawdles(self, now: float) -> bool:
+        """Whether it holds memory for a request that hardly arrives."""
+        held_s = now - self._reserved_at
+        return self._reserved > 0 and held_s > _PATIENCE_S and self.stream.buffered < held_s * _ARRIVAL_BYTES_PER_S_MIN
 
     def _release_memory(self) -> None:
         reserved, self._reserved = self._reserved, 0

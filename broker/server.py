@@ -3,7 +3,7 @@
 Limits follow Kafka: `max.connections.per.ip` (with overrides) refuses a connection after accept; `max.connections`, of
 the broker or of one listener, and `max.connection.creation.rate` leave new ones in the kernel's backlog until there is
 room; a listener between nodes is exempt from the broker-wide limit and closes somebody else's idle connection instead.
-Connections without traffic for `connections.max.idle.ms` are closed.
+Connections without traffic for `connections.max.idle.ms` are closed, also those that do not take what they asked for.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class Memory:
     """The bytes that long requests of all clients may hold while they are read.
 
     A request is admitted while anything is left, and may then overdraw, so that one larger than the limit is served
-    and a limit can never leave two half-read requests waiting for each other.
+    and a limit can never leave two half-read requests waiting for each other. Who is admitted and then dawdles is hung
+    up on when others wait: a few announcements must not keep everybody out.
     """
 
     __slots__ = ("_waiting", "limit", "used")
@@ -55,6 +56,11 @@ class Memory:
         self.used -= size
         while self._waiting and self.used < self.limit:
             self._waiting.popleft().memory_granted()
+
+    @property
+    def contended(self) -> bool:
+        """Whether somebody waits."""
+        return bool(self._waiting)
 
     def wait(self, connection: Connection) -> None:
         if not connection.waiting_for_memory:
@@ -279,11 +285,17 @@ class Server:
 
     def _sweep_idle(self) -> None:
         now = self.loop.time()
+        idle_s = self.limits.idle_s
+        contended = self.memory.contended
         for connection in list(self.connections):
             silent_s = now - connection.last_active
-            if silent_s > self.limits.idle_s and connection.idle:
+            if silent_s > idle_s and connection.idle:
                 _LOGGER.debug("closing idle connection to %s", connection.peer)
                 connection.close()
+            elif silent_s > idle_s and connection.stream.sending and now - connection.stream.taken_at > idle_s:
+                connection.close("it does not read its replies (connections.max.idle.ms)")
+            elif contended and connection.dawdles(now):
+                connection.close("its request arrives too slowly for the memory it holds while others wait")
             elif silent_s > _SHED_AFTER_S:
                 connection.stream.shed()
         self._schedule_sweep()

@@ -234,6 +234,7 @@ class SimulatedStream(Stream):
         self._paused = True
         self._delivering = False
         self._closed = False
+        self.taken_at = self._loop.time()
         network.streams[self] = None
 
     def start(self, receiver: Receiver) -> None:
@@ -245,6 +246,10 @@ class SimulatedStream(Stream):
     @property
     def sending(self) -> bool:
         return self._under_way > _WINDOW_BYTES
+
+    @property
+    def buffered(self) -> int:
+        return len(self._own or b"")
 
     # -- receiving
 
@@ -322,6 +327,7 @@ class SimulatedStream(Stream):
         """The peer has read this much."""
         waited = self.sending
         self._under_way -= size
+        self.taken_at = self._loop.time()
         if waited and not self.sending and not self._closed:
             self._loop.call_soon(self._writable)
 

@@ -119,6 +119,7 @@ class Stream:
         "local_port",
         "peer_host",
         "peer_port",
+        "taken_at",
     )
 
     def __init__(self, network: Network, sock: socket.socket) -> None:
@@ -141,6 +142,8 @@ class Stream:
         self._cold_bytes = 0
         self._behind: deque[tuple[FileRange, int, int]] | None = None
         self._behind_bytes = 0
+        #: When the peer last made room for a reply that had to wait for it.
+        self.taken_at = self._loop.time()
         self.peer_host, self.peer_port = socket_address(sock.getpeername())
         self.local_host, self.local_port = socket_address(sock.getsockname())
 
@@ -157,6 +160,11 @@ class Stream:
     def sending(self) -> bool:
         """Whether something is queued that the kernel has not taken yet."""
         return bool(self._queue)
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that have arrived and are not consumed."""
+        return self._end - self._start
 
     # -- receiving
 
@@ -379,6 +387,7 @@ class Stream:
             self._loop.add_writer(self._fd, self._writable)
 
     def _writable(self) -> None:
+        self.taken_at = self._loop.time()
         self._flush()
         if not self._queue and not self._closed:
             self._receiver.drained()

@@ -270,6 +270,40 @@ def test_long_requests_share_bounded_memory(made: Any) -> None:
     second.socket.close()
 
 
+def test_who_does_not_read_is_hung_up_on(made: Any) -> None:
+    node = made(connections_max_idle_ms="300")
+    node.create_topic("t", max_message_bytes=3_000_000)
+    with node.client() as client, node.client() as deaf:
+        client.ask(produce_request("t", records(os.urandom(2_000_000))), 9)
+        deaf.socket.sendall(b"".join(deaf.encode(fetch_request("t", 0, max_bytes=1 << 22), 12) for _ in range(10)))
+
+        def busy() -> bool:
+            return any(connection.stream.sending for connection in node.server.connections)
+
+        while not node.call(busy):
+            time.sleep(0.001)
+        while node.call(busy):
+            time.sleep(0.001)
+        with pytest.raises((Closed, ConnectionError)):
+            [deaf.reply() for _ in range(10)]
+
+
+def test_announcements_do_not_keep_others_out(made: Any, monkeypatch: Any) -> None:
+    monkeypatch.setattr("pylogd.broker.connection._PATIENCE_S", 0.2)
+    node = made(queued_max_request_bytes="300000", connections_max_idle_ms="2000")
+    node.create_topic("t", max_message_bytes=2_000_000)
+    with node.client() as talker, node.client() as producer:
+        talker.socket.sendall(struct.pack(">i", 50_000_000) + b"\0\0\0\x09")
+        while node.server.memory.used == 0:
+            time.sleep(0.001)
+        producer.send(produce_request("t", records(bytes(400_000))), 9)
+        while not node.server.memory.contended:
+            time.sleep(0.001)
+            talker.socket.sendall(b"x")  # a byte now and then is no sign of good will
+        assert producer.reply().responses[0].partition_responses[0].error_code == 0
+        assert talker.is_closed()
+
+
 def test_a_handler_that_fails_is_answered(node: DataNode, monkeypatch: Any, caplog: Any) -> None:
     node.create_topic("t")
 
