@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.dispatch import CloseConnection, Deferred, RequestContext
 from pylogd.broker.leaders import add_leader_endpoint, current_leader, missing_partition_code
-from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS
+from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS, batch_end
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -48,6 +48,8 @@ _length = Struct(">i").unpack_from
 #: Low byte of the attributes, with the transactional bit.
 _ATTRIBUTES_LOW = 22
 _TRANSACTIONAL = 0x10
+#: A batch that says it is shorter than the oldest kind of message is none.
+_LENGTH_MIN = 14
 INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 #: Refusals that say nothing about the log, and therefore not where it starts.
@@ -187,7 +189,8 @@ def error_response(
         answers = [
             PartitionProduceResponse(data.index, int(code), -1, error_message=message) for data in topic.partition_data
         ]
-        topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
+        if answers:
+            topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     return ProduceResponse(topics)
 
 
@@ -200,11 +203,9 @@ def _check_transactional(request: ProduceRequest) -> bool:
             records = data.records
             if records is None:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            if len(records) < HEADER_SIZE:
+            if len(records) < HEADER_SIZE or records[MAGIC_POS] > 2 or _length(records, 8)[0] < _LENGTH_MIN:
+                batch_end(records)  # no batch at all: the whole request fails, as it does in Kafka
                 continue
-            if records[MAGIC_POS] > 2:
-                # Not a batch that this check could look into: the whole request fails, as it does in Kafka.
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"Invalid magic {records[MAGIC_POS]} in a record batch")
             if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
                 if request.transactional_id is None:
                     raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)

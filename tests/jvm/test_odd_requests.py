@@ -20,7 +20,13 @@ pytestmark = pytest.mark.jvm
 
 COUNT = scaled(test=60, soak=3000)
 SEED = int(os.environ.get("PYLOGD_SEED", "1"))
-SETTINGS = {"auto.create.topics.enable": "false", "log.retention.ms": "-1", "num.partitions": "3"}
+SETTINGS = {
+    "auto.create.topics.enable": "false",
+    "log.retention.ms": "-1",
+    "num.partitions": "3",
+    # Kafka unpacks every batch, and we do if told to.
+    "pylogd.record.validation": "full",
+}
 
 
 @pytest.fixture(scope="module")
