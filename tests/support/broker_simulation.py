@@ -198,6 +198,8 @@ class Simulation:
         self.moving = chance.random() < 0.3
         #: Whether other topics come and go.
         self.passing = chance.random() < 0.3
+        #: Whether snapshots take the place of the metadata log, so that who was away finds no records to start from.
+        self.snapshots = chance.random() < 0.4
         self.faulty = False
         self.graves: list[Any] = []
         self.by_loop: dict[SimulatedLoop, Host] = {}
@@ -216,6 +218,15 @@ class Simulation:
             {"controller.quorum.voters": voters}
             if self.static_quorum
             else {"controller.quorum.bootstrap.servers": controllers, "controller.quorum.auto.join.enable": "true"}
+        )
+        metadata = (
+            {
+                "metadata.log.max.record.bytes.between.snapshots": "1500",
+                "metadata.max.retention.bytes": "4000",
+                "internal.metadata.log.segment.bytes": "2000",
+            }
+            if self.snapshots
+            else {}
         )
         return {
             "process.roles": "broker,controller",
@@ -237,6 +248,7 @@ class Simulation:
             "leader.imbalance.check.interval.seconds": "4",
             "controller.socket.timeout.ms": "3000",
             **quorum,
+            **metadata,
         }
 
     # -- watching
