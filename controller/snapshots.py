@@ -53,7 +53,7 @@ class SnapshotWriter:
         voters: Any,
     ) -> None:
         """Writes `image` as it is now, once `committed` says that what it contains is."""
-        self.bytes_since = 0
+        covered, self.bytes_since = self.bytes_since, 0
         self._last_ms = self._clock.monotonic_ms()
         batches = snapshot_batches(
             image_records(image.freeze()),
@@ -63,13 +63,19 @@ class SnapshotWriter:
             kraft_version=kraft_version,
             voters=voters,
         )
-        self.task = self._loop.create_task(self._write(snapshot_id, batches, committed, workers))
+        self.task = self._loop.create_task(self._write(snapshot_id, batches, covered, committed, workers))
 
     async def _write(
-        self, snapshot_id: SnapshotId, batches: Any, committed: Awaitable[None], workers: Workers
+        self, snapshot_id: SnapshotId, batches: Any, covered: int, committed: Awaitable[None], workers: Workers
     ) -> None:
         try:
-            await committed
+            try:
+                await committed
+            except KafkaError:
+                # The lead was lost first: what the image held beyond the committed records may never be. As a follower
+                # this node writes the next one.
+                self.bytes_since += covered
+                return
             path = self._log.snapshot_path(snapshot_id)
             size = await workers.offload(write_snapshot, self._log.files, path, batches)
             self._log.snapshot_written(snapshot_id)

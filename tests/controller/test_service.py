@@ -319,6 +319,24 @@ def test_a_snapshot_by_time_needs_something_new(tmp_path: Path) -> None:
     assert len(list((tmp_path / DIRECTORY).glob("*.checkpoint"))) == 2
 
 
+def test_a_snapshot_whose_records_are_not_committed_is_left_to_the_next(tmp_path: Path) -> None:
+    async def main() -> None:
+        async with RunningController(tmp_path) as c:
+            await c.register()
+            writer = c.driver.snapshots
+            owed = writer.bytes_since
+            lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            lost.set_exception(KafkaError(ErrorCode.NOT_CONTROLLER, "the lead was lost"))
+            c.driver.committed = lambda offset: lost  # type: ignore[method-assign]
+            c.driver.start_snapshot(c.controller.state.image)
+            assert writer.task is not None
+            await writer.task
+            assert writer.bytes_since == owed > 0
+            assert len(c.driver.log.snapshots) == 1, "the first one"
+
+    run(main())
+
+
 def test_leftovers_of_a_crashed_snapshot_are_removed(tmp_path: Path) -> None:
     async def main() -> None:
         async with RunningController(tmp_path):
