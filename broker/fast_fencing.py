@@ -6,6 +6,10 @@ since. A refused dial means that the host is there and nobody listens; a dial th
 that is taken may have met a process that is just ending, whose sockets are closed one after the other: it is dialled
 again. A controller that has just become active has no such connections yet and dials every unfenced broker.
 
+It is the listener between brokers that is dialled: what is advertised to clients may mean nothing, or somebody else, to
+other nodes (`localhost` outside of the container that says so). A controller that does not know which one it is dials
+all of them, and one that is taken is enough.
+
 A broker that stopped in good order is fenced already; the same evidence ends its session, so that it is not taken for
 its own double when it comes back.
 
@@ -18,10 +22,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylogd.broker.connection import Connection
+    from pylogd.controller.registrations import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -89,19 +95,28 @@ class FastFencing:
         broker = controller.state.image.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch or not broker.endpoints:
             return
-        endpoint = next(iter(broker.endpoints.values()))
+        endpoints = self._reachable(broker.endpoints)
         refused = 0
         for _ in range(DIALS_MAX):
-            taken = await self._dial(endpoint.host, endpoint.port)
-            if taken is None:
+            taken = [await self._dial(endpoint.host, endpoint.port) for endpoint in endpoints]
+            if None in taken:
                 break
-            refused = 0 if taken else refused + 1
+            refused = 0 if any(taken) else refused + 1
             if refused == 2:
                 # A heartbeat meanwhile would have cancelled this task.
                 controller.broker_gone(broker_id, epoch)
                 return
             await asyncio.sleep(PAUSE_SECONDS)
         logger.debug("broker %d of epoch %d lost a connection, but its listener is there or silent", *incarnation)
+
+    def _reachable(self, endpoints: Mapping[str, Endpoint]) -> list[Endpoint]:
+        """Where this node reaches that broker, if it is told; otherwise everywhere."""
+        config = self._node.config
+        if config.is_broker or config.is_set("inter.broker.listener.name"):
+            between_brokers = endpoints.get(config.inter_broker_listener_name)
+            if between_brokers is not None:
+                return [between_brokers]
+        return list(endpoints.values())
 
     async def _dial(self, host: str, port: int) -> bool | None:
         """Whether it was taken or refused; None when that cannot be told."""

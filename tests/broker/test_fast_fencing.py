@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from pylogd.broker import fast_fencing
 from pylogd.broker.fast_fencing import FastFencing
+from pylogd.config.broker import BrokerConfig
 from pylogd.controller.registrations import Broker, Endpoint
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
@@ -20,9 +21,9 @@ EPOCH = 40
 
 
 class Controller:
-    def __init__(self, port: int) -> None:
+    def __init__(self, ports: dict[str, int]) -> None:
         self.active = True
-        endpoints = {"PLAINTEXT": Endpoint("PLAINTEXT", "127.0.0.1", port)}
+        endpoints = {name: Endpoint(name, "127.0.0.1", port) for name, port in ports.items()}
         self.broker = Broker(2, EPOCH, bytes(16), endpoints, {}, fenced=False)
         self.state = SimpleNamespace(image=SimpleNamespace(brokers={2: self.broker}))
         self.gone: list[tuple[int, int]] = []
@@ -31,12 +32,19 @@ class Controller:
         self.gone.append((broker_id, epoch))
 
 
-def run(port: int, story: Callable[[FastFencing, Controller], Awaitable[None]]) -> list[tuple[int, int]]:
+Story = Callable[[FastFencing, Controller], Awaitable[None]]
+
+
+def run(port: int, story: Story, others: dict[str, int] | None = None, **settings: str) -> list[tuple[int, int]]:
     async def main() -> list[tuple[int, int]]:
         loop = asyncio.get_running_loop()
         workers = Workers(loop, threads_max=1)
-        controller = Controller(port)
-        node: Any = SimpleNamespace(controller=controller, network=Network(loop, workers), loop=loop, broker_id=1)
+        controller = Controller({**(others or {}), "PLAINTEXT": port})
+        named = {name.replace("_", "."): value for name, value in settings.items()}
+        config = BrokerConfig({"node.id": "1", "process.roles": "broker,controller", **named})
+        node: Any = SimpleNamespace(
+            controller=controller, network=Network(loop, workers), loop=loop, broker_id=1, config=config
+        )
         fencing = FastFencing(node)
         await story(fencing, controller)
         while fencing._tasks:
@@ -69,6 +77,22 @@ def test_a_process_that_is_gone_is_fenced(nobody: int) -> None:
 def test_one_that_still_listens_is_not() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listening:
         assert run(listening.getsockname()[1], lose) == []
+
+
+@pytest.mark.parametrize(
+    ("settings", "fenced"),
+    [
+        # What is advertised to clients is not asked, whatever is there: `localhost` is somebody else elsewhere.
+        ({"inter_broker_listener_name": "INTERNAL"}, False),
+        ({"inter_broker_listener_name": "PLAINTEXT"}, True),
+        # A controller alone may not know the name: one listener that is there is enough.
+        ({"process_roles": "controller"}, False),
+    ],
+)
+def test_the_listener_between_brokers_counts(nobody: int, settings: dict[str, str], fenced: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        found = run(nobody, lose, {"INTERNAL": listening.getsockname()[1]}, **settings)
+    assert found == ([(2, EPOCH)] if fenced else [])
 
 
 def test_one_whose_listener_closes_a_moment_after_its_connection_is_fenced(nobody: int) -> None:
