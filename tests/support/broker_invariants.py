@@ -208,7 +208,7 @@ class Invariants:
         for index, base_offset, values in acknowledged:
             self.acknowledged(index, base_offset, values)
         for index, ledger in self.ledgers.items():
-            for host in simulation.hosts.values():
+            for host in simulation.brokers.values():
                 log = host.node.replicas.by_name[simulation.topic, index].log
                 if log.log_end_offset != ledger.end:
                     raise Violation(f"{host}: partition {index} ends at {log.log_end_offset}, not at {ledger.end}")

@@ -200,10 +200,14 @@ class Simulation:
         self.passing = chance.random() < 0.3
         #: Whether snapshots take the place of the metadata log, so that who was away finds no records to start from.
         self.snapshots = chance.random() < 0.4
+        #: Whether controllers and brokers are nodes of their own.
+        self.split = chance.random() < 0.2
         self.faulty = False
         self.graves: list[Any] = []
         self.by_loop: dict[SimulatedLoop, Host] = {}
-        self.hosts = {host_id: Host(self, host_id) for host_id in (1, 2, 3)}
+        self.brokers = {host_id: Host(self, host_id) for host_id in (1, 2, 3)}
+        self.controllers = {host_id: Host(self, host_id) for host_id in (4, 5, 6)} if self.split else self.brokers
+        self.hosts = {**self.brokers, **self.controllers}
         self.invariants = Invariants(self)
         self.world.observer = self._observe
         self.world.on_error = self._error
@@ -212,13 +216,22 @@ class Simulation:
         self.clients = self.clients_class(self)
 
     def config_of(self, host: Host) -> dict[str, str]:
-        controllers = ",".join(f"host{host_id}:9093" for host_id in self.hosts)
-        voters = ",".join(f"{host_id}@host{host_id}:9093" for host_id in self.hosts)
+        controllers = ",".join(f"host{host_id}:9093" for host_id in self.controllers)
+        voters = ",".join(f"{host_id}@host{host_id}:9093" for host_id in self.controllers)
+        roles, listeners = [], []
+        if host.id in self.brokers:
+            roles.append("broker")
+            listeners.append(f"PLAINTEXT://{host.name}:9092")
+        if host.id in self.controllers:
+            roles.append("controller")
+            listeners.append(f"CONTROLLER://{host.name}:9093")
         quorum = (
             {"controller.quorum.voters": voters}
             if self.static_quorum
-            else {"controller.quorum.bootstrap.servers": controllers, "controller.quorum.auto.join.enable": "true"}
+            else {"controller.quorum.bootstrap.servers": controllers}
         )
+        if not self.static_quorum and host.id in self.controllers:
+            quorum["controller.quorum.auto.join.enable"] = "true"
         metadata = (
             {
                 "metadata.log.max.record.bytes.between.snapshots": "1500",
@@ -229,9 +242,9 @@ class Simulation:
             else {}
         )
         return {
-            "process.roles": "broker,controller",
+            "process.roles": ",".join(roles),
             "node.id": str(host.id),
-            "listeners": f"PLAINTEXT://{host.name}:9092,CONTROLLER://{host.name}:9093",
+            "listeners": ",".join(listeners),
             "controller.listener.names": "CONTROLLER",
             "log.dirs": "/data",
             "log.cleaner.enable": "false",
@@ -353,7 +366,8 @@ class Simulation:
         for host in self.hosts.values():
             if not host.alive or host.leaving or host.loop.stopped or host.node is None:
                 return False
-            if "broker" not in host.node._started or host.files.crash_at is not None:
+            role = "broker" if host.id in self.brokers else "controller"
+            if role not in host.node._started or host.files.crash_at is not None:
                 return False
             raft = host.node.driver.node
             if type(raft.role) is Leader:
@@ -363,10 +377,10 @@ class Simulation:
                 places[name] = places.get(name, 0) + 1
                 if partition.is_leader:
                     led += 1
-                    if len(partition.isr) != len(self.hosts):
+                    if len(partition.isr) != len(self.brokers):
                         return False
-        everywhere = all(count == len(self.hosts) for count in places.values())
-        keys = {host.node.driver.node.local for host in self.hosts.values() if host.node is not None}
+        everywhere = all(count == len(self.brokers) for count in places.values())
+        keys = {host.node.driver.node.local for host in self.controllers.values() if host.node is not None}
         return everywhere and 0 < led == len(places) and set(voters) == keys
 
     def _settled(self) -> bool:
@@ -384,7 +398,7 @@ class Simulation:
         for index in range(self.partitions):
             ends = set()
             leaders = 0
-            for host in self.hosts.values():
+            for host in self.brokers.values():
                 assert host.node is not None
                 partition = host.node.replicas.get(self.topic, index)
                 if partition is None or partition._open is not None:
@@ -392,13 +406,13 @@ class Simulation:
                 ends.add((partition.log.log_end_offset, partition.log.high_watermark))
                 if partition.is_leader:
                     leaders += 1
-                    if len(partition.isr) != len(self.hosts):
+                    if len(partition.isr) != len(self.brokers):
                         return False
             if leaders != 1 or len(ends) != 1 or len(set(*ends)) != 1:
                 return False
             if self.clients.read_to.get(index, 0) != self.invariants.ledger(index).end:
                 return False
-        return not any(name.startswith(PASSING) for host in self.hosts.values() for name in host.replica_names())
+        return not any(name.startswith(PASSING) for host in self.brokers.values() for name in host.replica_names())
 
     def _standing(self) -> str:
         words = [f"{self.clients.producing} producers wait, consumers at {self.clients.read_to}"]

@@ -88,7 +88,7 @@ class Clients:
         await asyncio.sleep(0.02 + self._simulation.world.chance.random() * 0.2)
 
     def _any_broker(self) -> int:
-        hosts: list[int] = list(self._simulation.hosts)
+        hosts: list[int] = list(self._simulation.brokers)
         chosen: int = self._simulation.world.chance.choice(hosts)
         return chosen
 
@@ -106,7 +106,7 @@ class Clients:
                     create_topics.CreatableTopic(
                         name=simulation.topic,
                         num_partitions=simulation.partitions,
-                        replication_factor=len(simulation.hosts),
+                        replication_factor=len(simulation.brokers),
                         configs=configs,
                     )
                 ]
@@ -147,11 +147,11 @@ class Clients:
         self.administrators += 1
         while self.writing:
             await asyncio.sleep(1 + chance.random() * 4)
-            hosts = list(simulation.hosts)
+            hosts = list(simulation.brokers)
             chance.shuffle(hosts)
             await self._assign(chance.randrange(simulation.partitions), hosts[: chance.choice((2, 3))])
         for index in range(simulation.partitions):
-            while not await self._assign(index, list(simulation.hosts)):
+            while not await self._assign(index, list(simulation.brokers)):
                 await self._pause()
         self.administrators -= 1
 

@@ -36,7 +36,7 @@ class TransactionSimulation(Simulation):
         if not super()._settled():
             return False
         for index in range(self.partitions):
-            for host in self.hosts.values():
+            for host in self.brokers.values():
                 assert host.node is not None
                 log: Any = host.node.replicas.by_name[self.topic, index].log
                 if log.last_stable_offset != log.log_end_offset:
