@@ -87,11 +87,18 @@ class KafkaPython(Committer):
 
 
 def committed(bootstrap: str, topic: str, group: str) -> dict[int, int]:
-    """As somebody else sees it; -1001 where there is nothing."""
+    """As somebody else sees it, once the coordinator is there again; -1001 where there is nothing."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": bootstrap, "group.id": group, "log_level": 0})
+    wanted = [confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)]
+
+    def found() -> dict[int, int] | None:
+        try:
+            return {each.partition: each.offset for each in consumer.committed(wanted, timeout=30)}
+        except confluent_kafka.KafkaException:
+            return None
+
     try:
-        wanted = [confluent_kafka.TopicPartition(topic, index) for index in range(PARTITIONS)]
-        return {each.partition: each.offset for each in consumer.committed(wanted, timeout=60)}
+        return eventually(found)
     finally:
         consumer.close()
 
