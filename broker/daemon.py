@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from pylogd.broker import logs
 from pylogd.broker.format import FormatError
 from pylogd.config.broker import BrokerConfig
+from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.runtime.loop import run
 from pylogd.runtime.system import raise_descriptor_limit
 
@@ -83,11 +84,15 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
 
 async def _failed(node: Node, failure: BaseException) -> int:
     """A start that failed: one line for what a user can cause, a traceback for what only we can."""
+    from pylogd.controller.raft.log_view import LogFull
     from pylogd.storage.directory import DirectoryInUse
     from pylogd.storage.manager import DuplicatePartition, NoDirectory
 
-    if isinstance(failure, FormatError | DirectoryInUse | DuplicatePartition | NoDirectory):
+    if isinstance(failure, FormatError | DirectoryInUse | DuplicatePartition | NoDirectory | LogFull):
         message = str(failure)
+    elif isinstance(failure, OSError) and failure.errno in DISK_FULL_ERRORS:
+        places = ", ".join(sorted({*node.config.log_dirs, node.config.metadata_log_dir}))
+        message = f"no space left on the disk of a log directory ({places}): make room and start again"
     elif isinstance(failure, OSError):
         name = f"{failure.filename}: " if failure.filename else ""
         message = f"{name}{failure.strerror or failure}"

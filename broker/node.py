@@ -230,6 +230,7 @@ class Node:
             self.server.listeners[endpoint.name].start()
         driver.subscribe(self.publisher)
         self.channel = self._route(lambda: driver.leader_address, LocalChannel(self.controller))
+        self._started.append("channel")
         registering = register_controller(self.channel, config.node_id, self._new_uuid(), endpoints)
         if driver.is_leader:
             await registering
@@ -295,6 +296,7 @@ class Node:
             network=self.network,
         )
         self.channel = self._route(lambda: self.driver.leader_address)
+        self._started.append("channel")
         self.driver.subscribe(self.publisher)
         self.driver.start(state=self.publisher)
         self._started.append("observer")
@@ -350,7 +352,7 @@ class Node:
             await self.driver.close()
         if "server" in started:
             self.server.close()
-        if "controller" in started or "observer" in started:
+        if "channel" in started:
             self.channel.close()
         if "logs" in started:
             if "broker" in started:

@@ -26,7 +26,7 @@ from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSetti
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
-from pylogd.controller.raft.log_view import OffsetAndEpoch
+from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
 from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output, RaftError, Send
 from pylogd.controller.raft.roles import Follower
@@ -39,7 +39,9 @@ from pylogd.controller.stream import CommitWaiters, MetadataStream, MetadataSubs
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.runtime.clock import Clock
+from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.runtime.workers import Workers
+from pylogd.storage.flush_plan import FlushDeferred, FlushPlan
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +55,8 @@ HANDOVER_S = 5.0
 CATCH_UP_S = 1.0
 #: How long a refused dial tells that a voter is down: longer than the pauses between two dials of those that are.
 _REFUSED_S = 5.0
+#: How long a flush waits for a full disk before it tries again.
+_FULL_DISK_PAUSE_S = 1.0
 #: A time-out of the connection itself comes after the core's own.
 _PEER_GRACE_S = 1.0
 
@@ -129,6 +133,7 @@ class QuorumDriver:
         self._timer_at_ms = 0
         self._failure: BaseException | None = None
         self._closed = False
+        self._stopping = False
         self._last_timestamp_ms = 0
         self._changed: list[asyncio.Future[None]] = []
 
@@ -339,8 +344,9 @@ class QuorumDriver:
         except NotLeader:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller") from None
         except (KafkaError, OSError) as error:
-            # The records were replayed into a state that will never be durable: this controller is done.
-            self.fail(error)
+            if not (isinstance(error, LogFull) and self.is_only_voter):
+                # Another voter may have a disk that works: the lead is free as soon as this node is gone.
+                self.fail(error)
             raise
         self.snapshots.bytes_since += len(batch)
         self._do(out)
@@ -363,14 +369,27 @@ class QuorumDriver:
             while self._wish is not None:
                 wish, self._wish = self._wish, None
                 plan = self.log.flush_plan()
-                if plan.segments:
-                    await self._workers.offload(plan.run)
-                    self.log.flushed(plan)
+                if plan.segments and not await self._run(plan):
+                    self._wish = self._wish or wish
+                    continue
                 self._event(partial(self.node.flushed, wish))
         except Exception as error:
             self.fail(error)
         finally:
             self._flushing = None
+
+    async def _run(self, plan: FlushPlan) -> bool:
+        """False when there is no room for the small files of a flush; it is to be tried again."""
+        try:
+            await self._workers.offload(plan.run)
+        except FlushDeferred as deferred:
+            if self._stopping or (self.node.is_leader and not self.is_only_voter):
+                raise
+            self.log.log.defer_flush(plan, deferred)
+            await asyncio.sleep(_FULL_DISK_PAUSE_S)
+            return False
+        self.log.flushed(plan)
+        return True
 
     def _committed(self, high_watermark: int) -> None:
         self.log.log.high_watermark = min(high_watermark, self.log.end_offset)
@@ -474,6 +493,7 @@ class QuorumDriver:
     async def close(self) -> None:
         """Hands the lead over if there is somebody to take it, and waits for what is under way; all that was appended
         is durable afterwards. A snapshot is left behind when the next start would otherwise have much to replay."""
+        self._stopping = True
         await self._hand_lead_over()
         while self._flushing is not None:
             await asyncio.wait([self._flushing])
@@ -493,7 +513,12 @@ class QuorumDriver:
         self._peers.close()
         self._disk.abandon_snapshot()
         if self._failure is None:
-            self.log.close()
+            try:
+                self.log.close()
+            except OSError as error:
+                if error.errno not in DISK_FULL_ERRORS:
+                    raise
+                logger.warning("the metadata log is left for the next start to recover: %s", error)
 
     async def _hand_lead_over(self) -> None:
         if self._failure is not None or not self.node.is_leader or self.is_only_voter:

@@ -63,7 +63,8 @@ class MetadataLogConfig:
 
 
 class MetadataEnvironment(LogEnvironment):
-    """Deletions run on workers after their delay; a failed disk under the metadata log stops the controller."""
+    """Deletions run on workers after their delay; a failed disk under the metadata log stops the controller, a full one
+    does not."""
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class MetadataEnvironment(LogEnvironment):
         self._loop = loop
         self._workers = workers
         self._on_failure = on_failure
+        self._full = False
 
     def later(self, delay_ms: int, job: Callable[[], None]) -> None:
         self._loop.call_later(delay_ms / 1000, self._workers.offload, job)
@@ -85,6 +87,20 @@ class MetadataEnvironment(LogEnvironment):
         super().failed(log, action, error)
         logger.error("the metadata log in %s failed on %s: %s", log.directory, action, error)
         self._on_failure(error)
+
+    def disk_full(self, log: LogState, error: OSError) -> None:
+        if not self._full:
+            self._full = True
+            logger.error(
+                "the disk of the metadata log in %s is full: the cluster cannot be changed until it has room (%s)",
+                log.directory,
+                error,
+            )
+
+    def disk_has_room(self, log: LogState) -> None:
+        if self._full:
+            self._full = False
+            logger.info("the metadata log in %s has room again", log.directory)
 
 
 class MetadataLog:

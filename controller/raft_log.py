@@ -8,10 +8,11 @@ at the next start.
 from __future__ import annotations
 
 from pylogd.controller.log import MetadataLog
-from pylogd.controller.raft.log_view import OffsetAndEpoch
+from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
 from pylogd.controller.snapshot import PARTIAL_SUFFIX, SUFFIX, SnapshotId
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import File
+from pylogd.storage.state import DiskFull
 
 
 def _id(snapshot_id: SnapshotId | None) -> OffsetAndEpoch | None:
@@ -47,11 +48,17 @@ class DiskLog:
         return _id(self._log.latest_snapshot)
 
     def append(self, batch: bytearray, epoch: int) -> None:
-        self._log.append(batch, epoch, self._clock.now_ms())
+        try:
+            self._log.append(batch, epoch, self._clock.now_ms())
+        except DiskFull as refusal:
+            raise LogFull(refusal.code, refusal.message) from None
 
     def append_fetched(self, records: bytes | memoryview) -> None:
         # The core has checked the batches; their epochs are those of their leaders, none above ours.
-        self._log.log.append_as_follower(memoryview(records), 0x7FFFFFFF, self._clock.now_ms())
+        try:
+            self._log.log.append_as_follower(memoryview(records), 0x7FFFFFFF, self._clock.now_ms())
+        except DiskFull as refusal:
+            raise LogFull(refusal.code, refusal.message) from None
 
     def read(self, offset: int, max_bytes: int) -> bytes:
         return self._log.read_from(offset, max_bytes, self.end_offset)

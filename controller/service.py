@@ -34,6 +34,7 @@ from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.errors import error_response
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.image import ClusterImage
+from pylogd.controller.raft.log_view import LogFull
 from pylogd.controller.records import VersionedRecord, decode_batches
 from pylogd.controller.registrations import Endpoint
 from pylogd.controller.snapshot import SnapshotContents, SnapshotId, replay_steps
@@ -336,6 +337,8 @@ class Controller:
     def _attempt(name: str, job: Callable[[], None]) -> None:
         try:
             job()
+        except LogFull:
+            logger.debug("controller task %s has to wait for room on the disk", name)
         except KafkaError as error:
             logger.warning("controller task %s failed: %s", name, error)
 
@@ -436,10 +439,22 @@ class Controller:
         """Appends and replays; the state and the log move together."""
         base = self.driver.end_offset
         image = self.state.image
-        last = self.driver.append(records, atomic=atomic)
+        try:
+            last = self.driver.append(records, atomic=atomic)
+        except LogFull:
+            # Of records that need not be atomic some may have found room.
+            self._replay_own(records[: self.driver.end_offset - base], base)
+            raise
         if self.state.image is not image:
             # The append was the moment to notice that the lead is lost: the state has begun anew without these records.
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the lead was lost before this was committed")
+        self._replay_own(records, base)
+        if self.driver.snapshot_due():
+            self.driver.start_snapshot(image)
+        return last
+
+    def _replay_own(self, records: list[VersionedRecord], base: int) -> None:
+        image = self.state.image
         replay = image.replay
         for offset, (message, _) in enumerate(records, base):
             replay(message, offset)
@@ -452,6 +467,3 @@ class Controller:
                 self.state.heartbeats.register(message.broker_id, image.brokers[message.broker_id].fenced)
             elif name == "UnregisterBrokerRecord":
                 self.state.heartbeats.remove(message.broker_id)
-        if self.driver.snapshot_due():
-            self.driver.start_snapshot(image)
-        return last

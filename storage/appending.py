@@ -18,7 +18,7 @@ from pylogd.storage import rolling
 from pylogd.storage.producers import read_marker
 from pylogd.storage.replay import replay
 from pylogd.storage.segment import RELATIVE_OFFSET_MAX, Segment
-from pylogd.storage.state import LogState
+from pylogd.storage.state import DiskFull, LogState
 from pylogd.storage.validation import Origin, validate_append, validate_given
 from pylogd.storage.verification import Guard
 
@@ -316,7 +316,7 @@ class Appending(LogState):
         if error.errno in DISK_FULL_ERRORS:
             self._disk_full = True
             environment.disk_full(self, error)
-            return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {self.directory} is full.")
+            return DiskFull(self.directory)
         environment.failed(self, "appending", error)
         return self._storage_error()
 

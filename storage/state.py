@@ -25,6 +25,13 @@ if TYPE_CHECKING:
     from pylogd.storage.epochs import EpochCache
 
 
+class DiskFull(KafkaError):
+    """An append was refused for lack of space; the log is as it was before."""
+
+    def __init__(self, directory: str) -> None:
+        super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {directory} is full.")
+
+
 class LogState:
     """One owner: everything runs on the thread of the event loop, except where a docstring says "worker"."""
 

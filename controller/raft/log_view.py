@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from pylogd.protocol import batch as batches
+from pylogd.protocol.errors import KafkaError
 
 
 class OffsetAndEpoch(NamedTuple):
@@ -22,8 +23,12 @@ class OffsetAndEpoch(NamedTuple):
 BOOTSTRAP_SNAPSHOT = OffsetAndEpoch(0, 0)
 
 
+class LogFull(KafkaError):
+    """There is no room for what was to be appended; the log is as it was before."""
+
+
 class RaftLog(Protocol):
-    """Batches in and out, and snapshots beside them."""
+    """Batches in and out, and snapshots beside them. Both kinds of append may raise LogFull."""
 
     @property
     def start_offset(self) -> int: ...

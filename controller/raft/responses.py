@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.raft import changes, wire
 from pylogd.controller.raft.leader import Leader
-from pylogd.controller.raft.log_view import OffsetAndEpoch, appendable, truncation_offset
+from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch, appendable, truncation_offset
 from pylogd.controller.raft.output import RaftError
 from pylogd.controller.raft.roles import Candidate, Follower, Nominee, Prospective, Resigned
 from pylogd.controller.raft.voters import Endpoints
@@ -139,7 +139,11 @@ def _fetch(node: RaftNode, response: Any, now_ms: int) -> bool:
     elif snapshot.epoch >= 0 or snapshot.end_offset >= 0:
         return False  # half an id
     else:
-        node.write_fetched(appendable(partition.records or b"", node.log.end_offset, role.epoch))
+        try:
+            node.write_fetched(appendable(partition.records or b"", node.log.end_offset, role.epoch))
+        except LogFull:
+            role.fetched(now_ms)  # the leader lives; it is asked again after a pause
+            return False
         if partition.high_watermark >= 0:
             node.advance_high_watermark(partition.high_watermark)
     role.fetched(now_ms)

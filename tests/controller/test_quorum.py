@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -67,6 +69,35 @@ async def register(quorum: Quorum, member: Member) -> None:
 
 def topics_of(member: Member) -> set[str]:
     return set(member.controller.state.image.topics)
+
+
+def test_a_voter_with_a_full_disk_catches_up_when_it_has_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        quorum = Quorum(tmp_path)
+        for node_id in quorum.ids:
+            await quorum.start(node_id)
+        leader = await quorum.active()
+        await register(quorum, leader)
+        full = next(member for member in quorum.running.values() if member is not leader)
+        log = full.driver.log.log
+        write, refused = os.pwrite, []
+
+        def limited(fd: int, *args: Any) -> int:
+            if fd == log.active.file.fd:
+                refused.append(fd)
+                raise OSError(errno.ENOSPC, "No space left on device")
+            return write(fd, *args)
+
+        monkeypatch.setattr(os, "pwrite", limited)
+        assert (await quorum.ask(leader, topic("meanwhile"))).topics[0].error_code == 0
+        await eventually(lambda: len(refused) > 2)
+        assert "meanwhile" not in topics_of(full)
+        monkeypatch.undo()
+        await eventually(lambda: "meanwhile" in topics_of(full))
+        assert not quorum.failures
+        await quorum.close()
+
+    run(main())
 
 
 @pytest.mark.parametrize("dynamic", [False, True])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,48 @@ def test_every_start_is_a_new_epoch_on_the_same_state(tmp_path: Path) -> None:
     run(main())
     later = [b for b in batches(tmp_path) if b.epoch > 1]
     assert [[r.kind for r in b.records] for b in later] == [[ControlType.LEADER_CHANGE]] * 2, "voters are written once"
+
+
+def test_a_full_disk_refuses_changes_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pylogd.controller.driver.RECORDS_PER_BATCH", 1)
+    room = [1000]
+
+    async def main() -> None:
+        async with RunningController(tmp_path) as c:
+            await c.register()
+            log = c.driver.log.log
+            write = os.pwrite
+
+            def limited(fd: int, *args: Any) -> int:
+                if fd == log.active.file.fd:
+                    if room[0] == 0:
+                        raise OSError(errno.ENOSPC, "No space left on device")
+                    room[0] -= 1
+                return write(fd, *args)
+
+            monkeypatch.setattr(os, "pwrite", limited)
+            end = c.driver.end_offset
+            for left, kept in ((0, 0), (1, 1), (2, 2)):
+                room[0] = left
+                # Records that need not be atomic: those that found room are part of the state.
+                records = [(metadata_records.ConfigRecord(2, "t", f"k{n}", "v"), 0) for n in range(4)]
+                with pytest.raises(KafkaError, match="is full"):
+                    c.controller._append(records, atomic=False)
+                end += kept
+                assert (c.driver.end_offset, c.controller.state.image.offset) == (end, end - 1)
+                answer = await asyncio.wait_for(c.ask(topics("refused")), 30) if left == 0 else None
+                assert answer is None or answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            room[0] = 1000
+            assert (await c.ask(topics("taken"))).topics[0].error_code == 0
+            assert not c.failures
+            seen.append(c.controller.state.image.freeze())
+        async with RunningController(tmp_path) as c:
+            seen.append(c.controller.state.image.freeze())
+
+    seen: list[Any] = []
+    run(main())
+    assert seen[0] == seen[1]
+    assert "refused" not in seen[0].topics
 
 
 def test_a_moved_controller_writes_its_new_endpoint(tmp_path: Path) -> None:

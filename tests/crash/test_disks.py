@@ -7,12 +7,14 @@ in /proc.
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from confluent_kafka import KafkaException
 from pylogd.protocol.errors import ErrorCode
 from support.admin import Admin
 from support.broker import Pylogd
@@ -37,9 +39,11 @@ def can_mount(folder: Path) -> bool:
 class SmallDisk(Pylogd):
     """pylogd with its data on a tmpfs that nobody else sees."""
 
+    disk_bytes = DISK_BYTES
+
     def command(self) -> list[str]:
         self.data.mkdir(exist_ok=True)
-        script = f'mount -t tmpfs -o size={DISK_BYTES} none "$0" && exec "$@"'
+        script = f'mount -t tmpfs -o size={self.disk_bytes} none "$0" && exec "$@"'
         return [*UNSHARE, "sh", "-c", script, str(self.data), *super().command()]
 
     @property
@@ -51,7 +55,9 @@ class SmallDisk(Pylogd):
 def broker(tmp_path: Path) -> Iterator[SmallDisk]:
     if not can_mount(tmp_path):
         pytest.skip("needs a mount namespace (unshare)")
-    daemon = SmallDisk(tmp_path / "node", {"log.segment.bytes": "1048576", "log.flush.interval.messages": "1"})
+    settings = {"log.segment.bytes": "1048576", "log.flush.interval.messages": "1"}
+    # The metadata log lies on the same disk and grows while nothing happens: the last of the room goes fast.
+    daemon = SmallDisk(tmp_path / "node", {**settings, "metadata.max.idle.interval.ms": "20"})
     daemon.start()
     yield daemon
     daemon.stop()
@@ -81,11 +87,16 @@ def test_full_disk(broker: SmallDisk) -> None:
                 break
         assert codes[-1] is ErrorCode.KAFKA_STORAGE_ERROR
         assert len(placed) > 50
+        fill_up(broker.inside / "rest")
+        eventually(lambda: "the disk of the metadata log" in broker.log_text())
+        with pytest.raises(KafkaException, match=r"KAFKA_STORAGE_ERROR|Disk error"):
+            Admin(broker.bootstrap).create("refused")
         # Full is not broken: what was acknowledged is served, and so is the rest of the broker.
         found = confluent.consume(broker.bootstrap, "filling", len(placed))
         assert [(m.offset, m.value) for m in found] == placed
         assert confluent.watermarks(broker.bootstrap, "filling") == (0, len(placed))
         assert send(1000) is ErrorCode.KAFKA_STORAGE_ERROR
+        (broker.inside / "rest").unlink()
         filler.unlink()
         before = len(placed)
         eventually(lambda: send(2000) is ErrorCode.NONE)
@@ -95,6 +106,33 @@ def test_full_disk(broker: SmallDisk) -> None:
     found = confluent.consume(broker.bootstrap, "filling", len(placed))
     assert [(m.offset, m.value) for m in found] == placed
     assert "space" in broker.log_text().lower()
+    Admin(broker.bootstrap).create("accepted")
+
+
+def fill_up(path: Path) -> None:
+    """Takes what room is left, to the last byte."""
+    with open(path, "wb", buffering=0) as file:
+        size = 1 << 20
+        while size:
+            try:
+                file.write(bytes(size))
+            except OSError:
+                size //= 2
+
+
+@pytest.mark.parametrize("pages", [1, 4])
+def test_no_start_on_a_full_disk(tmp_path: Path, pages: int) -> None:
+    """Neither formatting nor the first records of the metadata log find room: one line says so, with the place."""
+    if not can_mount(tmp_path):
+        pytest.skip("needs a mount namespace (unshare)")
+    node = SmallDisk(tmp_path / "node")
+    node.disk_bytes = pages * 4096
+    node.prepare()
+    done = subprocess.run(node.command(), capture_output=True, text=True, timeout=120)
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    line = done.stderr.splitlines()[-1]
+    assert re.search(f"cannot start: .*{node.data}.*(No space left|is full)|The disk of {node.data}.* is full", line)
 
 
 def test_failed_disk(new_pylogd: Callable[..., Pylogd], tmp_path: Path) -> None:
