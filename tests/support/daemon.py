@@ -22,8 +22,10 @@ _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def _die_with_parent() -> None:
-    """A test run that is killed leaves no broker behind (Linux; elsewhere there is no such call)."""
+def _as_a_child() -> None:
+    """A test run that is killed leaves no broker behind (Linux; elsewhere there is no such call), and one that a shell
+    put in the background does not hand down that interrupts are ignored."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     if hasattr(_LIBC, "prctl"):
         _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
 
@@ -106,7 +108,7 @@ class Daemon(ABC):
                 stderr=log,
                 env=self.environment(),
                 start_new_session=True,
-                preexec_fn=_die_with_parent,
+                preexec_fn=_as_a_child,
             )
 
     def start(self) -> Daemon:
