@@ -31,7 +31,7 @@ class Artifact:
 
 
 class ResolutionError(Exception):
-    pass
+    """What the tools said when they could not get an artifact."""
 
 
 def resolve(
@@ -90,6 +90,7 @@ def _copied(jar: Path, folder: Path) -> Path:
 
 
 def ivy_jar() -> Path | None:
+    """The Ivy inside the installed PySpark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         return None

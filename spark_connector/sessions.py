@@ -61,6 +61,8 @@ def _prepared(spark: Distribution, settings: dict[str, str]) -> dict[str, str]:
     if settings.get("spark.master", "local").startswith("local"):
         # A name of this machine that does not resolve, or a python3 of another version, would stop a local job.
         defaults = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+        # Spark's 200 tasks for each step behind a shuffle are for clusters; here they cost seconds per micro-batch.
+        defaults["spark.sql.shuffle.partitions"] = str(max(2, os.cpu_count() or 1))
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     return {**defaults, **settings, _JARS: ",".join(jars)} if jars else {**defaults, **settings}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import sysconfig
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,7 @@ from pylogd.spark_connector.distribution import Distribution, kafka_jars, read_d
 from support.clients import Message
 from support.paths import CACHE
 from support.scale import SOAK
-from support.spark import Kafka
-
-PYLOGD = Path(sysconfig.get_path("scripts")) / "pylogd"
+from support.spark import Kafka, command
 
 
 def spark_home(folder: Path, version: str = "4.0.0", scala: str = "2.13") -> Path:
@@ -55,7 +52,8 @@ def test_folder_that_is_no_spark(tmp_path: Path) -> None:
 
 def test_spark_that_has_kafka_needs_no_package(tmp_path: Path) -> None:
     home = spark_home(tmp_path)
-    (home / "jars" / "spark-sql-kafka-0-10_2.13-4.0.0.jar").touch()
+    for name in ("spark-sql-kafka-0-10", "spark-avro"):
+        (home / "jars" / f"{name}_2.13-4.0.0.jar").touch()
     assert kafka_jars(read_distribution(home), Path("/nowhere/java"), tmp_path) == []
 
 
@@ -152,10 +150,8 @@ sys.exit(7)
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    line = [str(PYLOGD), "spark", *arguments]
-    return subprocess.run(
-        line, capture_output=True, text=True, timeout=240, env={**os.environ, OVERRIDE: str(CACHE), **environment}
-    )
+    everything = {**os.environ, OVERRIDE: str(CACHE), **environment}
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, env=everything)
 
 
 @pytest.mark.spark

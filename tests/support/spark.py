@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
+import sysconfig
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from support.admin import Admin
@@ -13,6 +16,11 @@ from support.clients import Confluent, Message
 
 confluent = Confluent()
 QUERY_S = 120
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line of `pylogd spark ...`."""
+    return [str(Path(sysconfig.get_path("scripts")) / "pylogd"), "spark", *arguments]
 
 
 @dataclass(frozen=True)
@@ -30,7 +38,10 @@ class Kafka:
         return self.admin.create(topic, partitions, self.replicas, **config)
 
     def produce(self, topic: str, messages: Iterable[Message], codec: str = "none") -> None:
-        confluent.produce(self.bootstrap, topic, messages, codec=codec, idempotence=True)
+        rest = iter(messages)
+        # The client's queue holds 100,000.
+        while some := list(itertools.islice(rest, 50_000)):
+            confluent.produce(self.bootstrap, topic, some, codec=codec, idempotence=True)
 
     def options(self, topic: str | None, more: dict[str, object]) -> dict[str, str]:
         where = {"kafka.bootstrap.servers": self.bootstrap, **({} if topic is None else {"subscribe": topic})}
