@@ -18,7 +18,7 @@ from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated_files import SimulatedFileSystem
 from pylogd.runtime.workers import InlineWorkers, Workers
-from pylogd.storage import checkpoint
+from pylogd.storage import checkpoint, flushing
 from pylogd.storage.cleaner import LogCleaner
 from pylogd.storage.config import LogConfig
 from pylogd.storage.directory import DirectoryInUse, aside_name
@@ -433,6 +433,28 @@ def test_a_full_disk_defers_the_group_commit() -> None:
         logs.flusher.request(log)
         await settle()
         assert log.flushed_offset == 1
+        await logs.close()
+
+    run(main)
+
+
+def test_a_deferred_flush_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A durable follower neither fetches nor writes before its log is flushed: nobody else would ask again."""
+    monkeypatch.setattr(flushing, "RETRY_S", 0.01)
+    files = SimulatedFileSystem()
+
+    async def main() -> None:
+        logs = manager(files, ["/d"])
+        log = logs.create("t", 0)
+        append(log, batch(), epoch=4)
+        files.capacity_bytes = files._used_bytes()
+        logs.flusher.request(log)
+        await settle()
+        assert log.flushed_offset == 0
+        files.capacity_bytes = None
+        async with asyncio.timeout(20):
+            while log.flushed_offset < 1:
+                await asyncio.sleep(0.01)
         await logs.close()
 
     run(main)
