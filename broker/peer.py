@@ -12,6 +12,7 @@ buffer and must not be kept.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable
 from struct import Struct
@@ -25,6 +26,8 @@ from pylogd.protocol.framing import decode_response, decode_response_header, enc
 if TYPE_CHECKING:
     from pylogd.runtime.network import Network
     from pylogd.runtime.stream import Stream
+
+logger = logging.getLogger(__name__)
 
 _size = Struct(">i").unpack_from
 _SOFTWARE = "pylogd"
@@ -84,7 +87,9 @@ class Peer:
         self._queue: deque[_Asked] = deque()
         self._in_flight: deque[_Asked] = deque()
         self._correlation_id = 0
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        #: When the timer fires. It cannot be asked: uvloop's handle of a time that has passed does not tell.
+        self._timer_at = 0.0
         self._backoff_s = 0.0
         self._backoff_s_max = backoff_s_max
         self._retry_at = 0.0
@@ -171,7 +176,7 @@ class Peer:
         chunks = encode_request(asked.key, asked.version, asked.correlation_id, self._client_id, asked.request)
         asked.request = None
         self._in_flight.append(asked)
-        if self._timer is None or asked.deadline < self._timer.when():
+        if self._timer is None or asked.deadline < self._timer_at:
             self._watch()
         self._stream.send(chunks)
 
@@ -211,9 +216,9 @@ class Peer:
             return
         self._versions = {row.api_key: (row.min_version, row.max_version) for row in response.api_keys}
         self._backoff_s = 0.0
-        queue, self._queue = self._queue, deque()
-        for asked in queue:
-            self._write(asked)
+        while self._queue and self._versions is not None:
+            # One by one: whoever still waits when something goes wrong is told by `_lose`.
+            self._write(self._queue.popleft())
 
     def _back_off(self) -> None:
         self._backoff_s = min(max(2 * self._backoff_s, _BACKOFF_S_MIN), self._backoff_s_max)
@@ -236,6 +241,11 @@ class Peer:
                 self._answer(view[body:stop])
             except (ProtocolError, StructError, KafkaError) as problem:
                 self._break(f"{self} sent what cannot be understood: {problem}")
+                return end
+            except Exception:
+                # A mistake of ours. Whoever waits must not wait for ever because of it.
+                logger.exception("an answer of %s could not be handled", self)
+                self._break(f"an answer of {self} could not be handled")
                 return end
             start = stop
         return start if self._stream is not None else end
@@ -288,7 +298,10 @@ class Peer:
         if self._timer is not None:
             self._timer.cancel()
         oldest = min((asked.deadline for asked in (*self._in_flight, *self._queue)), default=None)
-        self._timer = None if oldest is None else self._loop.call_at(oldest, self._check)
+        self._timer = None
+        if oldest is not None:
+            self._timer_at = oldest
+            self._timer = self._loop.call_at(oldest, self._check)
 
     def _check(self) -> None:
         self._timer = None
