@@ -157,6 +157,9 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
+        if when <= self.world.now:
+            # As uvloop does it: what is returned then is no timer, and cannot be asked when it fires.
+            return self.call_soon(callback, *args, context=context)  # type: ignore[return-value]
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if not self.dead:
             self.world._push(when, self, handle)

@@ -1,4 +1,4 @@
-"""A connection to another node: whoever asks is told, exactly once, also when time has run out before it is looked at."""
+"""A connection to another node: whoever asks is told exactly once, also when time runs out before anybody looks."""
 
 from __future__ import annotations
 
