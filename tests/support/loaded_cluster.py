@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -34,21 +35,26 @@ class LoadedCluster(PylogdCluster):
         return AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
 
     def create(self, topic: str, *replicas: int) -> None:
-        """One partition led by the first of the replicas."""
+        """One partition led by the first of the replicas, known to every broker."""
         new = NewTopic(topic, 1, replica_assignment=[list(replicas or self.nodes)])
         self.admin.create_topics([new])[topic].result(30)
-        eventually(lambda: self.state(topic)[0] >= 0)
+        eventually(lambda: all(leader >= 0 for leader, _ in self._views(topic)))
 
-    def state(self, topic: str) -> tuple[int, set[int]]:
-        """(leader, in-sync replicas) as some broker that runs has it; the leader is -1 when it knows of none."""
+    def _views(self, topic: str) -> Iterator[tuple[int, set[int]]]:
+        """(leader, in-sync replicas) as each broker that runs has it; the leader is -1 when it knows of none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         for node in self.nodes.values():
             if node.running and not self.paused(node.pid):
                 with Client(node.port) as client:
                     found = client.ask(request, 12).topics[0]
                 if found.partitions:
-                    return found.partitions[0].leader_id, set(found.partitions[0].isr_nodes)
-        return -1, set()
+                    yield found.partitions[0].leader_id, set(found.partitions[0].isr_nodes)
+                else:
+                    yield -1, set()
+
+    def state(self, topic: str) -> tuple[int, set[int]]:
+        """As the first broker that runs has it and knows of the topic."""
+        return next((view for view in self._views(topic) if view != (-1, set())), (-1, set()))
 
     @staticmethod
     def paused(pid: int) -> bool:
