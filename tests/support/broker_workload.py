@@ -177,16 +177,17 @@ class Clients:
                 name=name, num_partitions=2, replication_factor=2 + simulation.world.chance.randrange(2)
             )
             created = await self._ask_anybody(create_topics.CreateTopicsRequest(topics=[new]))
-            simulation.note(f"{name} is created: {None if created is None else created.topics[0].error_code}")
+            outcome = None if created is None else created.topics[0].error_code
+            simulation.note(f"{name} is created: {outcome}")
             await asyncio.sleep(simulation.world.chance.random() * 3)
             while True:
                 doomed = delete_topics.DeleteTopicState(name=name)
                 answer = await self._ask_anybody(delete_topics.DeleteTopicsRequest(topics=[doomed], timeout_ms=3000))
                 code = None if answer is None else answer.responses[0].error_code
-                # A creation whose answer was lost may still be on its way: only one that was heard of is over.
-                if code == 0 or (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and created is not None):
-                    break
-                if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and not self.writing:
+                # A creation whose answer was lost, or that a broker gave up on, may still be on its way to the
+                # controller: only one that was heard of is over, and in the end all are.
+                over = outcome not in (None, ErrorCode.REQUEST_TIMED_OUT) or not self.writing
+                if code == 0 or (code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION and over):
                     break
                 await self._pause()
         self.administrators -= 1
