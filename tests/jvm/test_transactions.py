@@ -138,6 +138,51 @@ def test_transactions_command(generation: Daemon, java: TransactionDriver, tools
     assert read(generation.bootstrap, topic_name, committed=True) == []
 
 
+def test_listing_with_filters(generation: Daemon, java: TransactionDriver, tools: ToolHost, topic_name: str) -> None:
+    kafka = Tools(tools, generation.bootstrap)
+    Admin(generation.bootstrap).create(topic_name)
+    names = [f"{topic_name}.{kind}" for kind in ("open", "idle")]
+    producers = [java.producer(name) for name in names]
+    producers[0].begin()
+    producers[0].send(topic_name, b"open")
+
+    def listed(*filters: str) -> list[str]:
+        return [row[0] for row in rows(kafka.run("transactions", "list", *filters)) if row[0] in names]
+
+    pattern = topic_name.replace(".", r"\.") + r"\.(open|idle)"
+    assert sorted(listed("--transactional-id-pattern", pattern)) == sorted(names)
+    assert listed("--transactional-id-pattern", pattern.replace("|idle", "")) == names[:1]
+    assert listed("--transactional-id-pattern", "nobody") == []
+    # An id without a transaction counts as one of long ago.
+    assert listed("--duration-filter", "3600000") == names[1:]
+    eventually(lambda: sorted(listed("--duration-filter", "1")) == sorted(names))
+    producers[0].abort()
+
+
+def test_console_consumer_in_a_group_with_an_isolation_level(
+    generation: Daemon, java: TransactionDriver, tools: ToolHost, topic_name: str
+) -> None:
+    Admin(generation.bootstrap).create(topic_name)
+    with java.producer(topic_name) as producer:
+        for value, commit in ((b"first", True), (b"aborted", False), (b"second", True)):
+            producer.begin()
+            producer.send(topic_name, value)
+            if commit:
+                producer.commit()
+            else:
+                producer.abort()
+    eventually(lambda: len(read(generation.bootstrap, topic_name, committed=True)) == 2)
+    kafka = Tools(tools, generation.bootstrap)
+
+    def consume(level: str, count: int) -> list[str]:
+        options = ["--topic", topic_name, "--group", f"{topic_name}.{level}", "--from-beginning"]
+        options += ["--isolation-level", level, "--max-messages", str(count), "--timeout-ms", "30000"]
+        return kafka.run("console-consumer", *options).split()
+
+    assert consume("read_committed", 2) == ["first", "second"]
+    assert consume("read_uncommitted", 3) == ["first", "aborted", "second"]
+
+
 def test_a_hanging_transaction_is_found_and_ended(
     new_broker: Callable[..., Daemon], tools: ToolHost, topic_name: str
 ) -> None:
