@@ -3,7 +3,7 @@
 #   make run     serve on 127.0.0.1:9092, data in ./pylogd-data
 #   make test    lint, types, layers and all tests
 #   make soak    the same tests at full numbers
-#   make simulate SEED=n   replay one seed of the simulation of whole brokers (SIMULATION=raft: of the Raft core)
+#   make simulate SEED=n   replay one seed of the simulation of whole brokers (SIMULATION=transaction, group: with these; raft: of the Raft core)
 #   make bench   side by side with Apache Kafka (ARGS="..." selects parts)
 
 SHELL := /bin/bash
@@ -29,7 +29,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11 p
 # Most of the dear tests wait (for sessions to expire, for JVMs to start): two at a time suit two cores.
 WORKERS := -n 2 --dist loadgroup --no-loadscope-reorder
 
-# What `make simulate` replays: broker or raft.
+# What `make simulate` replays: broker, transaction, group or raft.
 SIMULATION ?= broker
 
 .PHONY: help run test soak simulate bench lint format clean

@@ -142,14 +142,16 @@ class Shard:
     ) -> Any:
         """Run an event now and carry out its effects; returns `reply`. `producer` is (id, epoch) of the transaction to
         which the event's records belong, `guard` what its coordinator was asked under (None: it was not)."""
-        if self._crowd:
-            self._run_crowd()
         if not self.active:
             self.check()
         if reply is not None:
             self._owed[reply] = None
+        if self._crowd:
+            self._run_crowd()
         if producer is not None:
             self.flush()
+        if not self.active:
+            return reply  # what came before it failed, and it was refused with the rest
         effects = self._effects(producer)
         if writes and not self._writable():
             self._refuse(effects, reply, ErrorCode.NOT_ENOUGH_REPLICAS, None)

@@ -174,6 +174,73 @@ async def test_events_of_one_turn_share_a_batch(directory: Path) -> None:
     assert shard.state.places == {"a": 0, "b": 1, "c": 2}
 
 
+class Setting:
+    """An event that comes in crowds: it sets a name to what it is given."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def decide(self, effects: Effects, reply: Any, given: int) -> None:
+        if given < 0:
+            raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
+        set_(self.name, given, reply)(effects)
+
+
+def crowd(world: World, *given: int) -> list[Reply]:
+    event = Setting("a")
+    replies = [Reply(lambda code, message: code.name) for _ in given]
+    for number, reply in zip(given, replies, strict=True):
+        world.runtime.shard(0).submit_soon(event, number, reply)
+    return replies
+
+
+@play
+async def test_a_crowd_of_events_shares_a_batch_and_each_has_its_answer(directory: Path) -> None:
+    world = World(directory)
+    shard = await world.lead(1, 2)
+    replies = crowd(world, 1, -1, 2)
+    # Whatever comes next sees what they did.
+    read = world.get("a")
+    more = crowd(world, 3)
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert shard.state.places == {"a": 2}
+    assert not any(reply.resolved for reply in (*replies, read, *more))
+    world.fetched(3)
+    answers = [reply.response for reply in (*replies, read, *more)]
+    assert answers == ["a is 1", "FENCED_INSTANCE_ID", "a is 2", 2, "a is 3"]
+    (header,) = read_all(world.log)
+    assert header.record_count == 3
+
+
+@play
+async def test_a_crowd_is_refused_with_everything_else(directory: Path) -> None:
+    world = World(directory, reload_pause_ms=1)
+    await world.lead(1, 2)
+    world.log.config.min_insync_replicas = 2
+    world.partition.become_leader(1, (1,), (1, 2), 1)
+    refused = crowd(world, 1, 2)
+    assert [await settled(reply) for reply in refused] == ["COORDINATOR_NOT_AVAILABLE"] * 2
+    await world.lead(1, 2, epoch=2)
+    lost = crowd(world, 1)
+    world.partition.become_follower(3, 2)
+    assert await settled(lost[0]) == "NOT_COORDINATOR"
+
+
+@play
+async def test_what_comes_behind_an_append_that_fails_leaves_nothing(directory: Path) -> None:
+    world = World(directory, reload_pause_ms=1)
+    await world.lead()
+    first = [world.set("a", 1), *crowd(world, 2)]
+    world.log.offline = True
+    behind = world.set("a", 3, producer=(7, 0))
+    assert [reply.response for reply in (*first, behind)] == ["NOT_COORDINATOR"] * 3
+    world.log.offline = False
+    shard = await world.active()
+    assert shard.state.pending == {}
+    assert shard.state.values == {}
+
+
 @play
 async def test_lost_leadership_refuses_what_is_owed(directory: Path) -> None:
     world = World(directory)
