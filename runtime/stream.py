@@ -48,7 +48,8 @@ _OWN_BYTES_KEPT = 5 << 18
 _TRUSTED_BYTES = 1 << 17
 _IOV_MAX = 256
 _JOIN_BYTES_MAX = 1 << 16
-#: A cold run longer than this is a catch-up reader; it drops pages this far behind itself.
+#: A cold run longer than this is a catch-up reader; it drops pages this far behind itself. After as much that was in
+#: memory it has caught up.
 _CATCH_UP_BYTES = 8 << 20
 _READ_AHEAD_BYTES = 4 << 20
 #: For how long the page cache is not asked again about a range: the kernel may take it in several turns.
@@ -114,6 +115,7 @@ class Stream:
         "_socket",
         "_start",
         "_wanted",
+        "_warm_bytes",
         "_writing",
         "local_host",
         "local_port",
@@ -140,6 +142,7 @@ class Stream:
         self._loading = False
         self._closed = False
         self._cold_bytes = 0
+        self._warm_bytes = 0
         self._behind: deque[tuple[FileRange, int, int]] | None = None
         self._behind_bytes = 0
         #: When the peer last made room for a reply that had to wait for it.
@@ -400,14 +403,16 @@ class Stream:
         if end <= head.warm_until and self._loop.time() < head.warm_before:
             return True
         if self._network.pages.resident(head.fd, head.position, count):
-            self._cold_bytes = 0
+            if self._cold_bytes:
+                self._in_memory(head, end)
             head.warm(end, self._loop.time())
             return True
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
         self._loading = True
-        self._cold_bytes += count
+        self._cold_bytes += end - max(head.position, head.warm_until)
+        self._warm_bytes = 0
         ahead = min(_READ_AHEAD_BYTES, head.remaining - count)
         job = self._network.workers.offload(pagecache.load, head.fd, head.position, count, ahead)
         job.add_done_callback(lambda done: self._warmed(head, head.position, count, done))
@@ -423,14 +428,28 @@ class Stream:
             self._lose(f"reading the log failed: {failure}")
             return
         head.warm(position + count, self._loop.time())
-        if self._cold_bytes > _CATCH_UP_BYTES:
-            self._leave_behind(head.source, position, count)
+        self._leave_behind(head.source, position, count)
         self._flush()
         if not self._queue and not self._closed:
             self._receiver.drained()
 
+    def _in_memory(self, head: _FileSend, end: int) -> None:
+        """The bytes up to `end` are in memory, after others that were not. They may be there only because they were
+        read ahead, by us or by the kernel: the cold run is over when more of them follow than anybody reads ahead."""
+        start = max(head.position, head.warm_until)
+        fresh = end - start
+        self._warm_bytes += fresh
+        if self._warm_bytes > _CATCH_UP_BYTES:
+            self._cold_bytes = self._warm_bytes = 0
+            self._keep_behind()
+        elif fresh > 0:
+            self._cold_bytes += fresh
+            self._leave_behind(head.source, start, fresh)
+
     def _leave_behind(self, source: FileRange, position: int, count: int) -> None:
         """Drop pages this catch-up reader brought in once it is well past them: pages in the socket cannot go."""
+        if self._cold_bytes <= _CATCH_UP_BYTES:
+            return
         behind = self._behind
         if behind is None:
             behind = self._behind = deque()
@@ -442,6 +461,14 @@ class Stream:
             self._behind_bytes -= count
             job = self._network.workers.offload(pagecache.drop, source.file.open(), position, count)
             job.add_done_callback(partial(_release, source))
+
+    def _keep_behind(self) -> None:
+        """What would have been dropped stays: others use it."""
+        if self._behind is not None:
+            for source, _, _ in self._behind:
+                source.release()
+            self._behind = None
+            self._behind_bytes = 0
 
     # -- closing
 
@@ -457,10 +484,7 @@ class Stream:
         self._own = None
         if not self._loading:
             self._drop_queue()
-        if self._behind is not None:
-            for source, _, _ in self._behind:
-                source.release()
-            self._behind = None
+        self._keep_behind()
         self._network._streams.discard(self)
         self._socket.close()
 

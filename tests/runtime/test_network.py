@@ -207,7 +207,8 @@ def test_many_small_chunks_leave_whole(bench: Bench) -> None:
         assert bench.receive(client, 30_000) == b"".join(chunks)
 
 
-def test_cold_ranges_go_through_a_worker(bench: Bench, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("told", [True, False])
+def test_cold_ranges_go_through_a_worker(bench: Bench, tmp_path, monkeypatch, told) -> None:  # type: ignore[no-untyped-def]
     data = os.urandom(40 << 20)
     path = tmp_path / "log"
     path.write_bytes(data)
@@ -222,14 +223,36 @@ def test_cold_ranges_go_through_a_worker(bench: Bench, tmp_path, monkeypatch) ->
     load, drop = pagecache.load, pagecache.drop
     monkeypatch.setattr(pagecache, "load", lambda fd, at, n, more: loads.append(n) or load(fd, at, n, more))
     monkeypatch.setattr(pagecache, "drop", lambda fd, at, n: drops.append(n) or drop(fd, at, n))
-    # As on a kernel without cachestat, where no range is known to be in memory.
-    monkeypatch.setattr(pages, "resident", lambda *_: None)
+    if not told:
+        # As on a kernel without cachestat, where no range is known to be in memory.
+        monkeypatch.setattr(pages, "resident", lambda *_: None)
     with bench.client() as client:
         receiver = bench.accepted()
         receiver.stream.send([b"head", FileRange(file, 0, len(data))])
         assert bench.receive(client, 4 + len(data)) == b"head" + data
     assert loads
-    assert drops
+    # What is well behind the reader is let go, whether it waited for it or had asked for it ahead.
+    bench.until(lambda: sum(drops) >= len(data) // 2)
+    receiver.stream.close()
+    bench.until(lambda: not file.pinned)
+
+
+def test_a_reader_that_caught_up_lets_nothing_go(bench: Bench, tmp_path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """The end of the file is hot: others read it too."""
+    data = os.urandom(40 << 20)
+    hot_from = 20 << 20
+    path = tmp_path / "log"
+    path.write_bytes(data)
+    file = FileSystem().open(str(path), readonly=True)
+    ends: list[int] = []
+    monkeypatch.setattr(pagecache, "drop", lambda fd, at, n: ends.append(at + n))
+    monkeypatch.setattr(bench.network.pages, "resident", lambda fd, at, n: at >= hot_from)
+    with bench.client() as client:
+        receiver = bench.accepted()
+        receiver.stream.send([FileRange(file, 0, len(data))])
+        assert bench.receive(client, len(data)) == data
+    assert ends
+    assert max(ends) <= hot_from
     receiver.stream.close()
     bench.until(lambda: not file.pinned)
 
