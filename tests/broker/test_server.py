@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.handlers import SUPPORTED
+from pylogd.config.listeners import Endpoint
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from pylogd.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -222,6 +225,53 @@ def test_connections_wait_for_a_place(made: Any) -> None:
         second.socket.settimeout(10)
         first.socket.close()
         assert second.reply().error_code == 0
+
+
+def other_listener(node: DataNode, *, privileged: bool) -> int:
+    """The port of a second listener."""
+
+    def bind() -> int:
+        endpoint = Endpoint("OTHER", "127.0.0.1", 0)
+        port: int = node.server.bind(endpoint, Dispatcher(node, SUPPORTED), privileged=privileged).port
+        node.server.start()
+        return port
+
+    return node.call(bind)
+
+
+def test_each_listener_has_a_limit_of_its_own(made: Any) -> None:
+    node = made(listener_name_other_max_connections="1")
+    with Client(other_listener(node, privileged=False)) as first, node.client() as elsewhere:
+        first.ask(HELLO, 3)
+        with Client(node.server.listeners["OTHER"].port) as second:
+            second.send(HELLO, 3)
+            assert elsewhere.ask(HELLO, 3).error_code == 0
+            second.socket.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                second.reply()
+            second.socket.settimeout(10)
+            first.socket.close()
+            assert second.reply().error_code == 0
+
+
+def test_other_brokers_get_a_place_when_there_is_none(made: Any) -> None:
+    """The connection that was silent longest makes room; one that waits for its answer stays."""
+    node = made(max_connections="3")
+    node.create_topic("t")
+    port = other_listener(node, privileged=True)
+    with node.client() as idle, node.client() as busy, node.client() as polling:
+        for client in (idle, busy):
+            client.ask(HELLO, 3)
+        polling.send(fetch_request("t", 0, wait_ms=30_000), 12)
+        while not node.partition("t").waiters.fetches:
+            time.sleep(0.001)
+        busy.ask(HELLO, 3)
+        with Client(port) as broker:
+            assert broker.ask(HELLO, 3).error_code == 0
+            assert idle.is_closed()
+            assert busy.ask(HELLO, 3).error_code == 0
+            busy.ask(produce_request("t", records(b"x")), 9)
+            assert polling.reply().error_code == 0
 
 
 def test_the_rate_of_new_connections(made: Any) -> None:
