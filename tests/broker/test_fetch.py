@@ -83,6 +83,14 @@ def test_limits_and_at_least_one_batch(node: DataNode, client: Client) -> None:
     assert count(1, 1) == [1, 0]
     assert count(1 << 20, 1) == [1, 0]
     assert count(0, 0) == [1, 0]
+    for version in (4, 12, 17):
+        request = fetch_request("t", 0, topic_id=node.image.topics["t"].id, partition_bytes=-1)
+        assert only(client.ask(request, version)).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+        request.isolation_level = 2
+        answer = client.ask(request, version)
+        # Where there is no place for it at the top, every partition carries the error.
+        code = answer.error_code if version >= 13 else only(answer).error_code
+        assert code == ErrorCode.UNKNOWN_SERVER_ERROR
 
 
 def test_a_long_poll_ends_with_new_data(node: DataNode, client: Client) -> None:

@@ -158,6 +158,33 @@ def test_a_round_is_checkpointed_and_not_repeated(bench: Bench) -> None:
     assert len(bench.records()) == 3
 
 
+def test_both_policies_work_on_one_log(bench: Bench, caplog: pytest.LogCaptureFixture) -> None:
+    configure(bench, cleanup_policy=("compact", "delete"), retention_ms=60_000)
+    dirty(bench)
+
+    async def scenario(cleaner: LogCleaner) -> None:
+        for _ in range(2):
+            target = cleaner.choose()
+            assert target is not None
+            assert await cleaner.clean(target, InlineCompactor(bench.environment))
+            assert len(bench.records()) == 3
+            # What was compacted and is old goes as well; what comes after it starts dirty at the new log start.
+            bench.clock.advance(60_001)
+            assert bench.log.delete_old_segments() > 0
+            assert bench.records() == {}
+            assert bench.log.log_start_offset == bench.log.log_end_offset
+            dirty(bench)
+        bench.log.delete_records_before(bench.log.log_end_offset)
+        assert bench.log.delete_old_segments() > 0
+        dirty(bench)
+        target = cleaner.choose()
+        assert target is not None
+        assert target.first_dirty_offset == bench.log.log_start_offset
+
+    run(bench, scenario)
+    assert "outside the log" not in caplog.text
+
+
 def test_the_checkpoint_of_an_earlier_life_is_read(bench: Bench) -> None:
     dirty(bench)
     path = f"{os.path.dirname(bench.directory)}/{checkpoint.CLEANER_OFFSET}"
