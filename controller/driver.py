@@ -1,9 +1,8 @@
 """Where the controller's decisions become durable and shared: the thin loop around the Raft core.
 
 The core (`raft/`) decides; here its output is carried out, in the order it asks for: the hard state is on disk before
-anything is sent, requests go out over the peers' connections, fsyncs run on a worker and are shared by everything that
-was appended meanwhile. A quorum of one is the same thing without peers: it elects itself in its first event and commits
-with each fsync.
+anything is sent, requests go out over the peers' connections, fsyncs run on a worker (`log_flushes`). A quorum of one
+is the same thing without peers: it elects itself in its first event and commits with each fsync.
 
 Order at a commit: subscribers get the committed batches first, then the waiting replies go out, so that a client that
 was told its topic exists finds it in this node's metadata. Leadership is announced when everything of earlier epochs is
@@ -22,13 +21,14 @@ from typing import Any, Protocol
 
 from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
+from pylogd.controller.log_flushes import LogFlushes
 from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
 from pylogd.controller.raft.node import RaftNode
-from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output, RaftError, Send
+from pylogd.controller.raft.output import HardState, NotLeader, Output, RaftError, Send
 from pylogd.controller.raft.roles import Follower
 from pylogd.controller.raft_log import DiskLog
 from pylogd.controller.records import VersionedRecord, metadata_batch
@@ -41,7 +41,6 @@ from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.runtime.workers import Workers
-from pylogd.storage.flush_plan import FlushDeferred, FlushPlan
 
 logger = logging.getLogger(__name__)
 
@@ -55,8 +54,6 @@ HANDOVER_S = 5.0
 CATCH_UP_S = 1.0
 #: How long a refused dial tells that a voter is down: longer than the pauses between two dials of those that are.
 _REFUSED_S = 5.0
-#: How long a flush waits for a full disk before it tries again.
-_FULL_DISK_PAUSE_S = 1.0
 #: A time-out of the connection itself comes after the core's own.
 _PEER_GRACE_S = 1.0
 
@@ -127,8 +124,14 @@ class QuorumDriver:
         self._state: HasImage | None = None
         self._stream = MetadataStream(log, self._passed)
         self._waiting = CommitWaiters(loop)
-        self._wish: Flush | None = None
-        self._flushing: asyncio.Task[None] | None = None
+        self._flushes = LogFlushes(
+            log,
+            loop,
+            workers,
+            done=lambda flush: self._event(partial(self.node.flushed, flush)),
+            failed=self.fail,
+            may_wait=lambda: not self._stopping and (self.is_only_voter or not self.node.is_leader),
+        )
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at_ms = 0
         self._failure: BaseException | None = None
@@ -234,9 +237,7 @@ class QuorumDriver:
         for send in out.sends:
             self._send(send)
         if out.flush is not None:
-            self._wish = out.flush
-            if self._flushing is None:
-                self._flushing = self._loop.create_task(self._flush())
+            self._flushes.request(out.flush)
         self._arm(out.deadline_ms)
         if out.role_changed:
             logger.info("quorum: node %d is %s of epoch %d, leader %s", self.node_id, self.node.role.name, self.epoch,
@@ -364,33 +365,6 @@ class QuorumDriver:
             future.set_exception(_not_controller())
         return future
 
-    async def _flush(self) -> None:
-        try:
-            while self._wish is not None:
-                wish, self._wish = self._wish, None
-                plan = self.log.flush_plan()
-                if plan.segments and not await self._run(plan):
-                    self._wish = self._wish or wish
-                    continue
-                self._event(partial(self.node.flushed, wish))
-        except Exception as error:
-            self.fail(error)
-        finally:
-            self._flushing = None
-
-    async def _run(self, plan: FlushPlan) -> bool:
-        """False when there is no room for the small files of a flush; it is to be tried again."""
-        try:
-            await self._workers.offload(plan.run)
-        except FlushDeferred as deferred:
-            if self._stopping or (self.node.is_leader and not self.is_only_voter):
-                raise
-            self.log.log.defer_flush(plan, deferred)
-            await asyncio.sleep(_FULL_DISK_PAUSE_S)
-            return False
-        self.log.flushed(plan)
-        return True
-
     def _committed(self, high_watermark: int) -> None:
         self.log.log.high_watermark = min(high_watermark, self.log.end_offset)
         self._stream.deliver(high_watermark)
@@ -495,8 +469,7 @@ class QuorumDriver:
         is durable afterwards. A snapshot is left behind when the next start would otherwise have much to replay."""
         self._stopping = True
         await self._hand_lead_over()
-        while self._flushing is not None:
-            await asyncio.wait([self._flushing])
+        await self._flushes.drain()
         snapshots = self.snapshots
         if (
             self._state is not None

@@ -258,7 +258,7 @@ def test_replies_and_subscribers_wait_for_the_disk(tmp_path: Path) -> None:
                 held.append((lambda: fn(*args), future))
                 return future
 
-            c.driver._workers = type("Held", (), {"offload": staticmethod(hold)})()
+            c.driver._flushes._workers = type("Held", (), {"offload": staticmethod(hold)})()
             first = asyncio.ensure_future(c.ask(topics("a")))
             refused = asyncio.ensure_future(c.ask(topics("a")))
             await asyncio.sleep(0)
@@ -273,7 +273,7 @@ def test_replies_and_subscribers_wait_for_the_disk(tmp_path: Path) -> None:
             assert (await first).topics[0].error_code == 0
             assert (await refused).topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
             assert "a" in follower.image.topics
-            c.driver._workers = c.workers
+            c.driver._flushes._workers = c.workers
 
     run(main())
 
@@ -287,7 +287,7 @@ def test_a_failed_disk_ends_the_controller(tmp_path: Path) -> None:
             async def broken(fn: Any, *args: Any) -> None:
                 raise OSError(5, "Input/output error")
 
-            c.driver._workers = type("Broken", (), {"offload": staticmethod(broken)})()
+            c.driver._flushes._workers = type("Broken", (), {"offload": staticmethod(broken)})()
             reply = await c.ask(topics("a"))
             assert reply.topics[0].error_code == ErrorCode.NOT_CONTROLLER
             assert len(c.failures) == 1
