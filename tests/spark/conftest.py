@@ -39,11 +39,19 @@ def admin(broker: Daemon) -> Admin:
     return Admin(broker.bootstrap)
 
 
+#: Retention and compaction come at once.
+QUICK = {
+    "log.retention.check.interval.ms": "1000",
+    "log.cleaner.backoff.ms": "500",
+    "log.initial.task.delay.ms": "500",
+}
+
+
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoadedCluster]:
     if TARGET != "pylogd":
         pytest.skip("the cluster of these tests is pylogd's")
-    made = LoadedCluster(tmp_path_factory.mktemp("cluster"), 3, SETTINGS)
+    made = LoadedCluster(tmp_path_factory.mktemp("cluster"), 3, {**SETTINGS, **QUICK})
     made.start()
     yield made
     for node in made.nodes.values():

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from support.clients import Confluent, Message
 from support.spark import Kafka, expected, finish, places, summary
 from support.transactional import ConfluentTransactions
@@ -62,8 +63,9 @@ def test_read_committed(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Pat
     assert summary(kafka.read(spark, topic_name, **options)) == expected(committed)
 
 
-def test_compacted(spark: Any, one: Kafka, topic_name: str, tmp_path: Path) -> None:
-    one.create(
+def test_compacted(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path) -> None:
+    """With gaps where records were replaced, and where transactions were aborted."""
+    kafka.create(
         topic_name,
         cleanup_policy="compact",
         segment_ms=100,
@@ -75,18 +77,20 @@ def test_compacted(spark: Any, one: Kafka, topic_name: str, tmp_path: Path) -> N
     for round_ in range(6):
         # Fewer keys in each round: what survives is spread over the whole log.
         batch = [Message(f"{key}-{round_}".encode(), key=f"k{key}".encode()) for key in range(round_, 12)]
-        one.produce(topic_name, batch, codec="lz4")
+        kafka.produce(topic_name, batch, codec="lz4")
         for message in batch:
             assert message.key is not None
             assert message.value is not None
             survivors[message.key] = (end, message.value)
             end += 1
+        if round_ % 2:
+            end += abort(kafka, topic_name, [f"k{key}".encode() for key in range(12)])
         time.sleep(0.12)  # the age at which the next record closes the segment
     wanted = sorted((offset, value) for offset, value in survivors.values())
 
     def compacted() -> bool:
-        one.produce(topic_name, [Message(b"roll", key=b"roll")])
-        return [(m.offset, m.value) for m in held(one, topic_name) if m.key != b"roll"] == wanted
+        kafka.produce(topic_name, [Message(b"roll", key=b"roll")])
+        return [(m.offset, m.value) for m in held(kafka, topic_name) if m.key != b"roll"] == wanted
 
     eventually(compacted, timeout_s=60, pause_s=0.3)
 
@@ -94,12 +98,26 @@ def test_compacted(spark: Any, one: Kafka, topic_name: str, tmp_path: Path) -> N
         found = frame.where("key != cast('roll' as binary)").select("offset", "value").collect()
         return sorted((row.offset, bytes(row.value)) for row in found)
 
-    assert keyed(one.read(spark, topic_name, minPartitions=5)) == wanted
+    committed = {"kafka.isolation.level": "read_committed"}
+    assert keyed(kafka.read(spark, topic_name, minPartitions=5, **committed)) == wanted
     # From an offset that compaction took, to another.
     inside = {"startingOffsets": at(topic_name, 3), "endingOffsets": at(topic_name, end - 8)}
-    assert keyed(one.read(spark, topic_name, **inside)) == [row for row in wanted if 3 <= row[0] < end - 8]
-    rows = rows_of(spark, one, topic_name, tmp_path, maxOffsetsPerTrigger=20)
+    part = kafka.read(spark, topic_name, **inside, **committed)
+    assert keyed(part) == [row for row in wanted if 3 <= row[0] < end - 8]
+    rows = rows_of(spark, kafka, topic_name, tmp_path, maxOffsetsPerTrigger=20, **committed)
     assert sorted((row.offset, bytes(row.value)) for row in rows if bytes(row.key) != b"roll") == wanted
+
+
+def abort(kafka: Kafka, topic: str, keys: list[bytes]) -> int:
+    """An aborted transaction; how many offsets it took, with its marker."""
+    producer = Producer({"bootstrap.servers": kafka.bootstrap, "transactional.id": topic, "log_level": 0})
+    producer.init_transactions(60)
+    producer.begin_transaction()
+    for key in keys:
+        producer.produce(topic, b"aborted", key=key, partition=0)
+    assert producer.flush(60) == 0
+    producer.abort_transaction(60)
+    return len(keys) + 1
 
 
 def at(topic: str, offset: int) -> str:
@@ -121,24 +139,24 @@ RECORDS = 250
 
 @pytest.mark.parametrize("strict", [True, False])
 def test_retention_deletes_under_the_reader(
-    spark: Any, one: Kafka, topic_name: str, tmp_path: Path, strict: bool
+    spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path, strict: bool
 ) -> None:
     """failOnDataLoss both ways, when segments go between planning a batch and reading it, and before a batch."""
-    one.create(topic_name, segment_bytes=1_048_576)
-    one.produce(topic_name, [Message(RECORD) for _ in range(RECORDS)])
+    kafka.create(topic_name, segment_bytes=1_048_576)
+    kafka.produce(topic_name, [Message(RECORD) for _ in range(RECORDS)])
 
     def start() -> int:
-        return confluent.watermarks(one.bootstrap, topic_name)[0]
+        return confluent.watermarks(kafka.bootstrap, topic_name)[0]
 
     found: list[list[tuple[int, int]]] = []
 
     def read(batch: Any, _: int) -> None:
-        one.admin.alter(topic_name, retention_bytes=1_048_576)
+        kafka.admin.alter(topic_name, retention_bytes=1_048_576)
         eventually(lambda: start() > 0)
         found.append(places(batch))
 
     options: dict[str, object] = {"failOnDataLoss": str(strict).lower()}
-    frame = one.stream(spark, topic_name, startingOffsets="earliest", **options)
+    frame = kafka.stream(spark, topic_name, startingOffsets="earliest", **options)
     query = (
         frame.writeStream.foreachBatch(read)
         .option("checkpointLocation", str(tmp_path))
@@ -150,9 +168,9 @@ def test_retention_deletes_under_the_reader(
         with pytest.raises(Exception, match=r"(?i)data loss|failOnDataLoss"):
             finish(query)
         with pytest.raises(Exception, match=r"(?i)data loss|failOnDataLoss"):
-            summary(one.read(spark, topic_name, **from_the_start))
+            summary(kafka.read(spark, topic_name, **from_the_start))
     else:
         assert finish(query).exception() is None
         left = [(0, offset) for offset in range(start(), RECORDS)]
         assert found == [left]
-        assert places(one.read(spark, topic_name, **from_the_start)) == left
+        assert places(kafka.read(spark, topic_name, **from_the_start)) == left

@@ -137,6 +137,17 @@ def test_stream_from(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path) 
     kafka.produce(topic_name, numbered(range(RECORDS)))
     cases = starts(topic_name)
     cases["latest"] = ({"startingOffsets": "latest"}, [RECORDS] * PARTITIONS)
+    ends = json.dumps({topic_name: {"0": -1, "1": -2, "2": 3}})
+    cases["latest, earliest and an offset"] = ({"startingOffsets": ends}, [RECORDS, 0, 3])
+    subscriptions: dict[str, dict[str, object]] = {
+        "pattern": {
+            "subscribePattern": f"{topic_name.replace('.', '[.]')}.*",
+            "startingOffsets": "earliest",
+            # Spark 4.0 heeds it in streams only.
+            "maxRecordsPerPartition": 7,
+        },
+        "assign": {"assign": json.dumps({topic_name: [1]}), "startingOffsets": "earliest"},
+    }
     rows: list[Any] = []
 
     def run() -> None:
@@ -145,14 +156,21 @@ def test_stream_from(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path) 
             name: kafka.stream(spark, topic_name, **options, **({} if number else {"minPartitions": 7}))
             for number, (name, (options, _)) in enumerate(cases.items())
         }
+        frames |= {name: kafka.stream(spark, None, **options) for name, options in subscriptions.items()}
         collect: Callable[[Any, int], None] = lambda frame, _: rows.extend(frame.collect())  # noqa: E731
         writer = together(frames).writeStream.foreachBatch(collect).option("checkpointLocation", str(tmp_path))
         assert finish(writer.trigger(availableNow=True).start()).exception() is None
 
     run()
     kafka.produce(topic_name, numbered(range(RECORDS, RECORDS + 5)))
+    # A topic that the pattern finds when the query runs already is read from its start.
+    other = kafka.create(f"{topic_name}.other", PARTITIONS)
+    kafka.produce(other, numbered(range(3)))
     run()
     wanted = {
         name: places(topic_name, [range(at, RECORDS + 5) for at in first]) for name, (_, first) in cases.items()
     }
+    everything = places(topic_name, [range(RECORDS + 5)] * PARTITIONS)
+    wanted["pattern"] = everything | places(other, [range(3)] * PARTITIONS)
+    wanted["assign"] = {place for place in everything if place[1] == 1}
     assert_exact(rows, wanted)

@@ -27,8 +27,8 @@ def test_batch_write_then_read(spark: Any, kafka: Kafka, topic_name: str) -> Non
     assert summary(kafka.read(spark, topic_name)) == expected(pairs())
 
 
-def test_headers_partitions_and_nulls(spark: Any, one: Kafka, topic_name: str) -> None:
-    one.create(topic_name, partitions=3)
+def test_headers_partitions_and_nulls(spark: Any, kafka: Kafka, topic_name: str) -> None:
+    kafka.create(topic_name, partitions=3)
     rows = spark.range(30).selectExpr(
         "if(id % 2 = 0, cast(id as string), null) as key",
         "if(id % 5 = 0, null, cast(id as string)) as value",
@@ -36,8 +36,8 @@ def test_headers_partitions_and_nulls(spark: Any, one: Kafka, topic_name: str) -
         " named_struct('key', 'n', 'value', cast(null as binary))) as headers",
         "cast(id % 3 as int) as partition",
     )
-    one.write(rows, topic_name)
-    found = one.read(spark, topic_name, includeHeaders="true").collect()
+    kafka.write(rows, topic_name)
+    found = kafka.read(spark, topic_name, includeHeaders="true").collect()
     texts = [
         (row.partition, row.key and row.key.decode(), row.value and row.value.decode(), row.headers) for row in found
     ]
@@ -106,12 +106,12 @@ class Running:
         self.query.stop()
 
 
-def test_small_batches_wait(spark: Any, one: Kafka, topic_name: str, tmp_path: Path) -> None:
-    one.create(topic_name)
+def test_small_batches_wait(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path) -> None:
+    kafka.create(topic_name)
     options = {"minOffsetsPerTrigger": 20, "maxTriggerDelay": "1h"}
-    with Running(spark, one, topic_name, tmp_path, **options) as running:
+    with Running(spark, kafka, topic_name, tmp_path, **options) as running:
         for count in (7, 13, 19, 1):
-            one.produce(topic_name, [Message(b"x")] * count)
+            kafka.produce(topic_name, [Message(b"x")] * count)
         running.wait_for(40)
     assert places(running.table) == [(0, offset) for offset in range(40)]
     assert min(nonempty(running.query.recentProgress)) >= 20
