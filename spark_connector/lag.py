@@ -39,6 +39,7 @@ RETRY_S = 5.0
 # without new data has no progress to report.
 REFRESH_S = 3600.0
 CLOSE_S = 15.0
+_LAST_TRIES_S = 0.2
 
 
 def publish_lag(
@@ -128,12 +129,14 @@ class OffsetPublisher:
         self._changed = threading.Condition()
         self._waiting: dict[str, Offsets] = {}
         self._live: dict[str, Offsets] = {}
-        self._complaints: dict[str, str] = {}
+        self._complaints: dict[str, tuple[str, int]] = {}
         self._closing = False
+        self._deadline = 0.0
         self._thread = threading.Thread(target=self._run, name="pylogd-spark-lag", daemon=True)
         self._thread.start()
 
     def put(self, group: str, offsets: Offsets) -> None:
+        """Publishes offsets, unless newer ones of the group come first."""
         with self._changed:
             self._live[group] = self._waiting[group] = offsets
             self._changed.notify()
@@ -146,6 +149,7 @@ class OffsetPublisher:
     def close(self, timeout_s: float) -> None:
         with self._changed:
             self._closing = True
+            self._deadline = time.monotonic() + timeout_s
             self._changed.notify()
         self._thread.join(timeout_s)
 
@@ -161,10 +165,10 @@ class OffsetPublisher:
                     work = self._live | work
                     refresh_at = time.monotonic() + REFRESH_S
             failed = {group: offsets for group, offsets in work.items() if not self._committed(group, offsets)}
-            if closing:
+            if closing and (not failed or time.monotonic() >= self._deadline):
                 break
             if failed:
-                self._pause(RETRY_S)
+                time.sleep(_LAST_TRIES_S) if closing else self._pause(RETRY_S)
                 with self._changed:
                     self._waiting = failed | self._waiting
         if self._admin is not None:
@@ -195,7 +199,10 @@ class OffsetPublisher:
         return not refused
 
     def _complain(self, group: str, text: str) -> None:
-        """Once for each reason: a try every few seconds would fill the log."""
-        if self._complaints.get(group) != text:
-            self._complaints[group] = text
+        """When the second try fails for the same reason, for a coordinator may be on its way; and only then, for a try
+        every few seconds would fill the log."""
+        before, count = self._complaints.get(group, ("", 0))
+        count = count + 1 if before == text else 1
+        self._complaints[group] = (text, count)
+        if count == 2:
             logger.warning("the offsets of group %s could not be committed, trying again: %s", group, text)
