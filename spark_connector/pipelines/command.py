@@ -24,6 +24,7 @@ DEFAULTS = {
 
 
 def main(arguments: list[str]) -> int:
+    """`pylogd spark run`; the exit code."""
     options = _parser().parse_args(arguments)
     try:
         job = _select(load(options.file, options.set), options.only, options.file)

@@ -8,8 +8,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pylogd.spark_connector.pipelines.append import append
+from pylogd.spark_connector.pipelines.append import append, kept
 from pylogd.spark_connector.pipelines.columns import ColumnError
+from pylogd.spark_connector.pipelines.folder import Folder
 from pylogd.spark_connector.pipelines.ledger import Batch, Ledger
 from pylogd.spark_connector.pipelines.settings import Files, Job, Pipeline, Reader, SettingError
 from pylogd.spark_connector.pipelines.topics import Offsets, TopicError, Topics
@@ -46,6 +47,8 @@ class Tally:
 
 @dataclass
 class Context:
+    """One pipeline in one run."""
+
     spark: SparkSession
     job: Job
     pipeline: Pipeline
@@ -61,12 +64,19 @@ class Context:
         return self.job.checkpoint_of(self.pipeline)
 
     def append(self, topic: str, rows: DataFrame, batch: Batch) -> None:
+        """Appends the rows of a batch to a topic, each once."""
         append(self.spark, self.job, self.topics, topic, rows, batch)
 
-    def to_topic(self, topic: str, rows: DataFrame, mode: str = "append") -> Plan:
+    def to_topic(self, topic: str, rows: DataFrame, mode: str = "append", *, aggregated: bool = False) -> Plan:
         """The plan of a pipeline whose rows are all appended to one topic."""
         counted = rows.observe(WRITTEN, F.count(F.lit(1)).alias("rows"))
-        return Plan(counted, lambda batch, number: self.append(topic, batch, self.ledger.begin(number)), mode)
+        checkpoint = Folder(self.spark, self.checkpoint)
+
+        def step(rows: DataFrame, number: int) -> None:
+            batch = self.ledger.begin(number)
+            self.append(topic, kept(self.spark, checkpoint, rows, batch) if aggregated else rows, batch)
+
+        return Plan(counted, step, mode)
 
     def stream(self, settings: Reader, start: Offsets | None = None) -> DataFrame:
         """The topic a pipeline reads, from `start` or its own setting."""

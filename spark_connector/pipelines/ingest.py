@@ -8,6 +8,7 @@ from pylogd.spark_connector.pipelines.settings import Ingest
 
 
 def plan(context: Context, settings: Ingest) -> Plan:
+    """Rows as they come from the source, each a record."""
     with context.blame("input"):
         rows = context.files(settings.input, streaming=True)
     with context.blame("key"):

@@ -19,6 +19,8 @@ _FILE = "pylogd/batch.json"
 
 @dataclass(frozen=True)
 class Batch:
+    """A micro-batch, as it was when it first began."""
+
     number: int
     #: Belongs to this batch of this checkpoint alone.
     mark: str
@@ -30,12 +32,15 @@ class Batch:
 
 
 class Ledger:
+    """The notes of one pipeline: the last batch that began, and the latest event time it has seen."""
+
     def __init__(self, spark: Any, checkpoint: str, topics: Topics, outputs: list[str]) -> None:
         self._folder = Folder(spark, checkpoint)
         self._topics = topics
         self._outputs = outputs
 
     def begin(self, number: int) -> Batch:
+        """Notes that a batch begins; `repeated` if it did before."""
         text = self._folder.read(_FILE)
         last = json.loads(text) if text else {}
         if last.get("number") == number:

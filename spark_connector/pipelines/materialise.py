@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 
 def plan(context: Context, settings: Materialise) -> Plan:
+    """Each batch is merged into the table; what cannot be used is refused."""
     with context.blame("schema"):
         parsed = records.parse(context.stream(settings), settings, tombstones=True)
     with context.blame("key"):

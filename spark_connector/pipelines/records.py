@@ -122,10 +122,12 @@ def _binary(frame: DataFrame, name: str) -> Column:
 
 
 def no_headers() -> Column:
+    """An empty list of headers."""
     return F.expr(f"CAST(array() AS {HEADERS})")
 
 
 def header(name: str, value: Column) -> Column:
+    """A header whose value is the text of a column."""
     return F.struct(F.lit(name).alias("key"), value.cast("string").cast("binary").alias("value"))
 
 
@@ -136,6 +138,7 @@ def origin() -> list[Column]:
 
 
 def with_headers(frame: DataFrame, *added: Column) -> DataFrame:
+    """The frame with more headers behind those it has."""
     return frame.withColumn("headers", F.concat(F.coalesce("headers", no_headers()), F.array(*added).cast(HEADERS)))
 
 

@@ -8,6 +8,7 @@ from pylogd.spark_connector.pipelines import records
 from pylogd.spark_connector.pipelines.context import Context
 from pylogd.spark_connector.pipelines.ledger import Batch
 from pylogd.spark_connector.pipelines.settings import ToTable
+from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,8 +20,10 @@ class RecordError(Exception):
 
 def refuse(context: Context, settings: ToTable, parsed: DataFrame, batch: Batch) -> None:
     """Deals with the rows of a batch that have a reason against them."""
-    first = parsed.where("reason IS NOT NULL").orderBy("partition", "offset").first()
-    if first is None:
+    bad = parsed.where("reason IS NOT NULL")
+    earliest = F.min(F.struct("partition", "offset", "reason")).alias("first")
+    count, first = bad.agg(F.count(F.lit(1)), earliest).first()
+    if count == 0:
         return
     if not settings.dead_letter:
         raise RecordError(
@@ -28,4 +31,4 @@ def refuse(context: Context, settings: ToTable, parsed: DataFrame, batch: Batch)
             "`dead_letter` names a topic where such records can go"
         )
     context.append(settings.dead_letter, records.refused(parsed), batch)
-    context.tally.refused += parsed.where("reason IS NOT NULL").count()
+    context.tally.refused += count

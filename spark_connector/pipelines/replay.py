@@ -21,6 +21,7 @@ _FILE = "pylogd/range.json"
 
 
 def plan(context: Context, settings: Replay) -> Plan:
+    """The records of the range, as they were, with headers that say where they stood."""
     start, end = _range(context, settings)
     rows = context.stream(settings, start)
     limit = F.create_map(*[F.lit(number) for pair in end.items() for number in pair])
@@ -44,7 +45,7 @@ def _range(context: Context, settings: Replay) -> tuple[Offsets, Offsets]:
     text = folder.read(_FILE)
     if text is None:
         start = context.topics.resolve(settings.input, settings.start)
-        end = context.topics.resolve(settings.input, settings.end)
+        end = context.topics.resolve(settings.input, settings.end, "latest")
         text = json.dumps({"start": start, "end": end})
         folder.write(_FILE, text)
     kept = json.loads(text)

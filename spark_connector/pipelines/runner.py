@@ -13,11 +13,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JJavaError
 from pylogd.spark_connector.lag import publish_lag
 from pylogd.spark_connector.pipelines import ingest, materialise, replay, sink, transform
+from pylogd.spark_connector.pipelines.columns import ColumnError
 from pylogd.spark_connector.pipelines.context import PARSED, WRITTEN, Context, Plan, Tally
-from pylogd.spark_connector.pipelines.settings import AVAILABLE_NOW, Job
+from pylogd.spark_connector.pipelines.refusal import RecordError
+from pylogd.spark_connector.pipelines.settings import AVAILABLE_NOW, Job, SettingError
 from pylogd.spark_connector.pipelines.topics import TopicError, Topics
+from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,12 +34,18 @@ PLANS: dict[str, Callable[[Context, Any], Plan]] = {
     "materialise": materialise.plan,
     "replay": replay.plan,
 }
+# Their messages say all; those of others need the name of the error.
+_FOR_USERS = (ColumnError, PySparkException, RecordError, SettingError, TopicError)
 _POLL_S = 0.2
 _PROGRESS_S = 5.0
 
 
 class PipelineError(Exception):
     """A pipeline that failed; the message names it and says why."""
+
+
+class StepError(Exception):
+    """What Spark is told when a step fails."""
 
 
 @dataclass(frozen=True)
@@ -63,16 +73,14 @@ def run(job: Job, spark: SparkSession, say: Say = print, stop: threading.Event |
     """Runs until every bounded pipeline is done, or `stop` is set; PipelineError if one fails."""
     stop = stop or threading.Event()
     groups = {pipeline.name: pipeline.group or pipeline.name for pipeline in job.pipelines}
-    topics = Topics(spark, job)
     try:
-        for name in topics.create_missing(job.topics):
-            say(f"created topic {name} with {job.topics[name].partitions} partitions")
-        with publish_lag(spark, job.bootstrap, group=lambda query: groups.get(query, query)):
-            return _run_all(job, spark, topics, say, stop)
+        with contextlib.closing(Topics(spark, job)) as topics:
+            for name in topics.create_missing(job.topics):
+                say(f"created topic {name} with {job.topics[name].partitions} partitions")
+            with publish_lag(spark, job.bootstrap, group=lambda query: groups.get(query, query)):
+                return _run_all(job, spark, topics, say, stop)
     except TopicError as error:
         raise PipelineError(str(error)) from None
-    finally:
-        topics.close()
 
 
 def _run_all(job: Job, spark: SparkSession, topics: Topics, say: Say, stop: threading.Event) -> list[Summary]:
@@ -114,23 +122,27 @@ class _Run:
         self._plan = PLANS[pipeline.kind](self._context, pipeline)
         trigger = context.job.trigger_of(pipeline)
         self._bounded = trigger == AVAILABLE_NOW
-        self._query = (
+        writer = (
             self._plan.rows.writeStream.queryName(pipeline.name)
             .outputMode(self._plan.mode)
             .option("checkpointLocation", self._context.checkpoint)
             .trigger(**({"availableNow": True} if self._bounded else {"processingTime": trigger}))
             .foreachBatch(self._step)
-            .start()
         )
+        try:
+            self._query = writer.start()
+        except PySparkException as error:
+            raise PipelineError(f"{self._name} ({self._kind}): {_reason(error)}") from None
         say(f"{self._name} ({self._kind}): started, checkpoint {self._context.checkpoint}")
 
     def _step(self, rows: Any, number: int) -> None:
         try:
             self._plan.step(rows, number)
         except Exception as error:
-            # Spark reports it as a text inside a text; the user gets the error itself.
+            # Spark reports it as a text inside a text; the user gets the error itself. And Spark must not get a long
+            # text: it looks there for signs of an interruption with a pattern that overflows its stack.
             self._failure = error
-            raise
+            raise StepError(_reason(error)) from None
 
     def poll(self) -> bool:
         """Notes the progress; true when the pipeline has ended by itself."""
@@ -143,11 +155,13 @@ class _Run:
         if active:
             return False
         if (error := self._query.exception()) is not None:
-            raise PipelineError(f"{self._name} ({self._kind}): {_reason(self._failure or error)}")
+            failure = self._failure or error
+            raise PipelineError(f"{self._name} ({self._kind}): {_reason(failure)}") from failure
         self._finished = True
         return True
 
     def end(self) -> None:
+        """Stops it, unless it has ended."""
         if self._query.isActive:
             self._query.stop()
         self._note_progress()
@@ -176,13 +190,20 @@ class _Run:
         return f"{self._name}: batch {self._seen}, {done}{left}"
 
     def summary(self) -> Summary:
+        """How it ended."""
         seconds = time.monotonic() - self._began
         return Summary(self._name, self._kind, self._context.tally, seconds, self._bounded, self._finished)
 
 
 def _reason(error: Exception) -> str:
-    lines = [line for line in str(error).strip().splitlines() if line.strip()]
-    return lines[0] if lines else repr(error)
+    """One line; of an exception of the JVM the innermost cause."""
+    text = str(error) if isinstance(error, _FOR_USERS) else f"{type(error).__name__}: {error}"
+    if isinstance(error, Py4JJavaError):
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        text = str(cause.toString())
+    return text.strip().partition("\n")[0]
 
 
 @contextlib.contextmanager

@@ -33,6 +33,7 @@ class SettingError(ValueError):
 
 
 def setting(expected: str, default: Any = dataclasses.MISSING) -> Any:
+    """A field of a settings dataclass, and what an error about it says was expected."""
     metadata = {"expected": expected}
     if isinstance(default, dict | list):
         return field(default_factory=default.copy, metadata=metadata)
@@ -51,6 +52,8 @@ class Files:
 
 @dataclass(frozen=True, kw_only=True)
 class Watermark:
+    """How late events may be."""
+
     column: str = setting("the column with the time of the event")
     delay: str = setting('how late a record may be, "10 minutes"')
 
@@ -66,6 +69,8 @@ class Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class Pipeline:
+    """What all kinds have."""
+
     kind: ClassVar[str]
 
     name: str
@@ -80,6 +85,7 @@ class Pipeline:
             check_trigger(f"{self.name}.trigger", self.trigger)
 
     def refuse(self, key: str, problem: str) -> SettingError:
+        """The error about one of its settings."""
         return SettingError(f"{self.name}.{key}", problem)
 
     def outputs(self) -> list[str]:
@@ -88,6 +94,7 @@ class Pipeline:
 
 
 def check_trigger(key: str, trigger: str) -> None:
+    """SettingError unless it is one."""
     if trigger != AVAILABLE_NOW and not _INTERVAL.fullmatch(trigger):
         raise SettingError(key, f'expected "{AVAILABLE_NOW}" or an interval such as "10 seconds", not {trigger!r}')
 
@@ -180,6 +187,8 @@ class Transform(Parser):
 
 @dataclass(frozen=True, kw_only=True)
 class ToTable(Parser):
+    """What both kinds that write a table have."""
+
     output: str = setting("the folder of the table")
     dead_letter: str = setting("the topic for records that cannot be used; without it they stop the pipeline", "")
 
@@ -219,6 +228,7 @@ class Replay(Reader):
     # Smaller than the whole, so that little is read beyond the end of the range.
     batch: int = setting("the most records in one step, or 0 for no limit", 1_000_000)
     output: str = setting("the topic to write")
+    #: Of partitions that are not named all is replayed.
     end: Position = setting("earliest, latest, a date and time, or { partition = offset, ... }; exclusive", "latest")
     where: str = setting("an SQL condition over key, value, partition, offset, timestamp", "")
     keep_partitions: bool = setting("true (same partition numbers) or false (by key)", False)
@@ -259,9 +269,11 @@ class Job:
                 raise SettingError(name, "two pipelines have this name; expected one each")
 
     def trigger_of(self, pipeline: Pipeline) -> str:
+        """Its own trigger, or the job's; a replay ends in any case."""
         return AVAILABLE_NOW if isinstance(pipeline, Replay) else pipeline.trigger or self.trigger
 
     def checkpoint_of(self, pipeline: Pipeline) -> str:
+        """Its own folder, or one of its name below the job's."""
         return pipeline.checkpoint or f"{self.checkpoints.rstrip('/')}/{pipeline.name}"
 
     def client_options(self) -> dict[str, str]:

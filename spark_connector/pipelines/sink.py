@@ -31,6 +31,7 @@ _STAGING = "_staging"
 
 
 def plan(context: Context, settings: Sink) -> Plan:
+    """Each batch becomes files of the table; what cannot be used or is late is refused."""
     with context.blame("schema"):
         parsed = records.parse(context.stream(settings), settings)
     with context.blame("sql"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from pylogd.spark_connector.pipelines.columns import merge
@@ -27,6 +28,8 @@ PLACE = ("_partition", "_offset", "_timestamp")
 
 @dataclass(frozen=True)
 class Manifest:
+    """One state of the table."""
+
     #: The batch that made this state.
     mark: str
     buckets: int
@@ -38,12 +41,15 @@ class Manifest:
 
 
 class Table:
+    """`buckets` counts when the table is made; afterwards the manifest has it."""
+
     def __init__(self, spark: SparkSession, path: str, buckets: int) -> None:
         self._spark = spark
         self._folder = Folder(spark, path)
         self._buckets = buckets
 
     def manifest(self) -> Manifest | None:
+        """The state of the table now; None before the first batch."""
         text = self._folder.read(_MANIFEST)
         if text is None:
             return None
@@ -74,9 +80,8 @@ class Table:
         known = self._rows(old, schema).withColumn(TOMBSTONE, F.lit(False))
         rows = latest(known.unionByName(changes, allowMissingColumns=True)).where(f"NOT {TOMBSTONE}").drop(TOMBSTONE)
         files, count = self._write(rows.withColumn(BUCKET, bucket), mark)
-        for name in before.retired:
-            self._folder.delete(name)
         after = before.files | {name: files.get(name, []) for name in touched}
+        self._delete(before.retired, [*chain(*before.files.values(), *after.values())])
         self._publish(Manifest(mark, before.buckets, schema, after, old))
         return count
 
@@ -102,6 +107,13 @@ class Table:
                 bucket = name.split("/")[-2].removeprefix(f"{BUCKET}=")
                 files.setdefault(bucket, []).append(name)
         return files, int(counted.get["rows"])
+
+    def _delete(self, retired: list[str], still_read: list[str]) -> None:
+        """Files that nobody needs any more, and the folders of batches of which none is left."""
+        folders = {name.rpartition(f"/{BUCKET}=")[0] for name in still_read}
+        for name in retired:
+            folder = name.rpartition(f"/{BUCKET}=")[0]
+            self._folder.delete(name if folder in folders else folder)
 
     def _publish(self, manifest: Manifest) -> None:
         entry = asdict(manifest) | {"schema": manifest.schema.jsonValue()}

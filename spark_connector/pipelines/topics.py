@@ -22,12 +22,19 @@ class Topics:
     """One admin client, open until `close`."""
 
     def __init__(self, spark: SparkSession, job: Job) -> None:
+        from py4j.protocol import Py4JJavaError
+
         self._jvm = spark._jvm
         properties = self._jvm.java.util.Properties()
         for name, value in ({"bootstrap.servers": job.bootstrap} | job.kafka).items():
             properties.setProperty(name, value)
         self._servers = job.bootstrap
-        self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        try:
+            self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
+        except Py4JJavaError as error:
+            # The outer exception says only that it failed.
+            reason = error.java_exception.getCause() or error.java_exception
+            raise TopicError(f"brokers at {self._servers}: {reason.getMessage()}") from None
         self._spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
 
     def close(self) -> None:
@@ -58,8 +65,19 @@ class Topics:
         """Where the next records will go; empty for a topic that is not there yet."""
         return self._list(topic, self._partitions(topic), self._spec.latest())
 
-    def resolve(self, topic: str, position: Position) -> Offsets:
-        """The offset of each partition at a position."""
+    def starts(self, topic: str) -> Offsets:
+        """Where the oldest records are; empty for a topic that is not there yet."""
+        return self._list(topic, self._partitions(topic), self._spec.earliest())
+
+    def is_compacted(self, topic: str) -> bool:
+        """Whether records may be taken away because a later one has their key."""
+        config = self._jvm.org.apache.kafka.common.config
+        resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
+        settings = self._answer(self._admin.describeConfigs([resource]).all()).get(resource)
+        return "compact" in str(settings.get("cleanup.policy").value())
+
+    def resolve(self, topic: str, position: Position, others: str = "earliest") -> Offsets:
+        """The offset of each partition at a position; of partitions that a dictionary does not name, at `others`."""
         partitions = self._partitions(topic)
         if not partitions:
             raise TopicError(f"there is no topic {topic!r}")
@@ -69,7 +87,7 @@ class Topics:
             found = self._list(topic, partitions, self._spec.forTimestamp(int(position.timestamp() * 1000)))
             # -1: nothing is as young as that, so the position is the end.
             return self.ends(topic) | {number: offset for number, offset in found.items() if offset >= 0}
-        offsets = self._list(topic, partitions, self._spec.earliest())
+        offsets = self.starts(topic) if "earliest" in (position, others) else self.ends(topic)
         if isinstance(position, dict):
             unknown = [number for number in position if int(number) not in offsets]
             if unknown:

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 
 def plan(context: Context, settings: Transform) -> Plan:
+    """The rows of the query, each a record; what does not parse is counted and left out."""
     with context.blame("schema"):
         parsed = records.parse(context.stream(settings), settings)
     # An aggregation sees only what parsed; the others are counted, for the summary.
@@ -26,4 +27,6 @@ def plan(context: Context, settings: Transform) -> Plan:
         result.selectExpr(settings.key or "NULL")
     with context.blame("value"):
         outgoing = records.outgoing(result, settings.key, settings.value)
-    return context.to_topic(settings.output, outgoing, settings.mode)
+    # Spark wants one of these for an aggregation.
+    aggregated = settings.watermark is not None or settings.mode != "append"
+    return context.to_topic(settings.output, outgoing, settings.mode, aggregated=aggregated)
