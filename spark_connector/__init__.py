@@ -3,6 +3,9 @@
     from pylogd.spark_connector import session
     spark = session("my job")
 
+docs/spark.md is the newcomer's page. What else is here: `pipelines` (declared jobs), `lag` (the progress of queries as
+consumer groups), `audit` (the files of data directories, checked on a Spark cluster).
+
 Importing this package costs nothing: PySpark is imported by the first call that needs it.
 """
 

@@ -28,6 +28,8 @@ def run(spark: SparkSession, directories: Sequence[str]) -> Report:
 
 
 class SparkExecute:
+    """Runs the steps of an audit as Spark jobs, with progress lines; see `pylogd.audit.run.Execute`."""
+
     def __init__(self, spark: SparkSession) -> None:
         self._context = spark.sparkContext
 
@@ -69,6 +71,7 @@ class SparkExecute:
 
 
 def main(arguments: list[str]) -> int:
+    """`pylogd spark audit`; the exit code."""
     from pylogd.spark_connector.sessions import session
 
     options_parser = parser("pylogd spark audit")

@@ -15,6 +15,7 @@ COMMANDS = {
 
 
 def main(arguments: list[str]) -> int:
+    """`pylogd spark`; the exit code."""
     if not arguments or arguments[0] in ("-h", "--help"):
         print(_usage(), file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2

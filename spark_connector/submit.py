@@ -24,6 +24,7 @@ _PACKAGES = {"--packages", "spark.jars.packages"}
 
 
 def main(arguments: list[str]) -> int:
+    """`pylogd spark submit`; returns only if there is nothing to run."""
     options, job = split(arguments)
     if "--help" in options or "-h" in options:
         print(USAGE)
@@ -71,6 +72,7 @@ def with_jars(options: list[str], jars: list[str]) -> list[str]:
 
 
 def packages(options: list[str]) -> str:
+    """What the options ask Spark to download."""
     return ",".join(value for name, value in _pairs(options) if name in _PACKAGES and value)
 
 
