@@ -8,7 +8,7 @@ the same turn of the event loop as one batch, and its replies, reads included, l
 what it saw. When an append fails the state is thrown away and rebuilt from the log; when leadership is lost every reply
 owed is NOT_COORDINATOR.
 
-To plug in, write a state object (see `shard.CoordinatorState` for all of it):
+To plug in, write a state object (see `state.CoordinatorState` for all of it):
 
     class MyState:
         classes = {type: (KeyClass, ValueClass)}              # of the records, by the int16 that opens a key
@@ -31,7 +31,8 @@ A handler asks:
     shard.submit(lambda effects: shard.state.decide(effects, reply, ...), reply)
     return reply                                # a dispatch.Deferred
 
-`submit(..., writes=False)` is for events that never write, `submit(..., producer=(id, epoch))` for records of a
-transaction (they get a transactional batch of their own), `shard.end_transaction(...)` for its marker. The state of
-groups is `groups.GroupState`: `GroupState.groups` is shared by all group types, `GroupState.offsets` by all committers.
+`submit(..., writes=False)` is for events that never write, `submit_soon` for those that come in crowds, `submit(...,
+producer=(id, epoch))` for records of a transaction (they get a transactional batch of their own),
+`shard.end_transaction(...)` for its marker. The state of groups is `groups.GroupState`: `GroupState.groups` is shared
+by all group types, `GroupState.offsets` by all committers.
 """

@@ -14,10 +14,9 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.coordinator.effects import Effects, Event, Reply
-from pylogd.broker.coordinator.records import CoordinatorRecord, RecordClasses
 from pylogd.broker.coordinator.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.control import end_txn_batch
@@ -26,8 +25,7 @@ from pylogd.protocol.records import append_plain_record
 from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
-    from pylogd.controller.delta import ImageDelta
-    from pylogd.controller.image import ClusterImage
+    from pylogd.broker.coordinator.state import Repeated
     from pylogd.replication.partition import Partition
     from pylogd.storage.verification import Guard
 
@@ -51,32 +49,6 @@ _WRITE_ERRORS = {
     ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
     ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
 }
-
-
-class CoordinatorState(Protocol):
-    """What a kind of coordinator keeps per partition."""
-
-    classes: RecordClasses
-
-    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
-        """Take in a record, live or loaded: the same code, nothing else changes durable state. `producer_id` is -1
-        unless the record belongs to a transaction."""
-
-    def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """The transaction of `producer_id` ended in this partition."""
-
-    def loaded(self, effects: Effects) -> None:
-        """Everything is replayed; requests come next."""
-
-    def metadata_changed(self, effects: Effects, delta: ImageDelta, image: ClusterImage) -> None:
-        """The cluster's metadata changed."""
-
-
-class Repeated(Protocol):
-    """An event for `Shard.submit_soon`: `given` is what differs from one time to the next. It writes all or nothing
-    before it answers."""
-
-    def decide(self, effects: Effects, reply: Any, given: Any) -> None: ...
 
 
 class Shard:
