@@ -12,11 +12,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 from support.broker import Pylogd
 from support.daemon import Daemon
 from support.jvm import ToolHost
 from support.kafka import ApacheKafka
 from support.target import TARGET, TARGETS
+
+# How long an example takes says only how busy the machine is.
+settings.register_profile("pylogd", settings.default, deadline=None)
+settings.load_profile("pylogd")
 
 # Cheap first: a broken codec should not be found by a Spark job. Of the dear ones, those that must stay together in one
 # worker come first, so that the other worker is busy to the end.

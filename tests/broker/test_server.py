@@ -321,7 +321,7 @@ def test_long_requests_share_bounded_memory(made: Any) -> None:
 
 
 def test_who_does_not_read_is_hung_up_on(made: Any) -> None:
-    node = made(connections_max_idle_ms="300")
+    node = made()
     node.create_topic("t", max_message_bytes=3_000_000)
     with node.client() as client, node.client() as deaf:
         client.ask(produce_request("t", records(os.urandom(2_000_000))), 9)
@@ -332,15 +332,16 @@ def test_who_does_not_read_is_hung_up_on(made: Any) -> None:
 
         while not node.call(busy):
             time.sleep(0.001)
+        node.server.limits.idle_s = 0.2
         while node.call(busy):
-            time.sleep(0.001)
+            node.call(node.server._sweep_idle)
         with pytest.raises((Closed, ConnectionError)):
             [deaf.reply() for _ in range(10)]
 
 
 def test_announcements_do_not_keep_others_out(made: Any, monkeypatch: Any) -> None:
     monkeypatch.setattr("pylogd.broker.connection._PATIENCE_S", 0.2)
-    node = made(queued_max_request_bytes="300000", connections_max_idle_ms="2000")
+    node = made(queued_max_request_bytes="300000")
     node.create_topic("t", max_message_bytes=2_000_000)
     with node.client() as talker, node.client() as producer:
         talker.socket.sendall(struct.pack(">i", 50_000_000) + b"\0\0\0\x09")
@@ -350,6 +351,8 @@ def test_announcements_do_not_keep_others_out(made: Any, monkeypatch: Any) -> No
         while not node.server.memory.contended:
             time.sleep(0.001)
             talker.socket.sendall(b"x")  # a byte now and then is no sign of good will
+        while node.call(lambda: node.server.memory.contended):
+            node.call(node.server._sweep_idle)
         assert producer.reply().responses[0].partition_responses[0].error_code == 0
         assert talker.is_closed()
 
