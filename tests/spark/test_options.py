@@ -144,7 +144,7 @@ def test_stream_from(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path) 
             "subscribePattern": f"{topic_name.replace('.', '[.]')}.*",
             "startingOffsets": "earliest",
             # Spark 4.0 heeds it in streams only.
-            "maxRecordsPerPartition": 7,
+            "maxRecordsPerPartition": 20,
         },
         "assign": {"assign": json.dumps({topic_name: [1]}), "startingOffsets": "earliest"},
     }

@@ -15,7 +15,7 @@ from support.admin import Admin
 from support.clients import Confluent, Message
 
 confluent = Confluent()
-QUERY_S = 120
+QUERY_S = 280
 
 
 def command(*arguments: str) -> list[str]:
