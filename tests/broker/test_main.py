@@ -147,6 +147,7 @@ def test_a_second_signal_ends_it_at_once(new_pylogd: Callable[..., Pylogd]) -> N
     )
     assert controller.process is not None
     assert node.process is not None
+    eventually(lambda: " ready: node 2" in node.log_text())
     # A clean shutdown asks the controller first, and this one does not answer.
     controller.process.send_signal(signal.SIGSTOP)
     try:

@@ -235,7 +235,13 @@ class MixedCluster:
         for broker in self.brokers.values():
             wait_for_brokers(broker.port, 3)
         self.bootstrap = ",".join(broker.bootstrap for broker in self.brokers.values())
-        self.admin = AdminClient({"bootstrap.servers": self.bootstrap, "log_level": 0})
+
+    @property
+    def admin(self) -> AdminClient:
+        """A new one each time: librdkafka waits for the broker that it once took for the controller, dead or not."""
+        running = ",".join(broker.bootstrap for broker in self.brokers.values() if broker.running)
+        self._admin = AdminClient({"bootstrap.servers": running, "log_level": 0})  # kept: it must outlive its answers
+        return self._admin
 
     def create(self, topic: str, replicas: list[list[int]], config: dict[str, str] | None = None) -> None:
         """Partitions whose first replica leads, known to every broker."""
