@@ -2,8 +2,9 @@
 
 Each make runs alone, one after the other, on all cores. End to end is from sending a record to reading it from its
 leader, which shows it only when both followers have it: the replication lag. The time without writes counts from
-kill -9 of the leader to the first acknowledgement of a record sent after it, with a librdkafka producer that retries
-quickly; once the leader is also the active controller. The time to rejoin counts from starting a stopped broker, while
+kill -9 of the leader to the first acknowledgement of a record sent after it; once the leader is also the active
+controller. Raw: requests to the brokers that are left, until one of them takes it. librdkafka: a producer that retries
+quickly, which asks for the new leader at its own pace. The time to rejoin counts from starting a stopped broker, while
 1 GB has been written without it, to its return to every ISR. Controller failover counts from kill -9 of the active
 controller's process, while the cluster has 10,000 partitions, to the answer of the next one to a CreateTopics.
 """
@@ -11,6 +12,8 @@ controller's process, while the cluster has 10,000 partitions, to the answer of 
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from typing import Any
 
 from confluent_kafka import KafkaException, Producer
@@ -18,6 +21,8 @@ from confluent_kafka.admin import AdminClient, NewTopic
 
 from bench.cluster import Cluster, cluster, until
 from bench.harness import Bench
+from bench.load import frames
+from bench.load.raw import connect, read_frame
 from bench.rows import of
 from bench.table import Row
 
@@ -46,8 +51,10 @@ def measure(bench: Bench) -> list[Row]:
         _row(found, "end to end, raw, p99", "ms", at_most=0.5),
         _row(found, "1,000 topics created", "s", at_most=1.0),
         _row(found, "rejoining with a backlog of 1 GB", "s", at_most=1.0),
-        _row(found, "no write after kill -9 of a leader", "s", at_most_absolute=1.0),
-        _row(found, "no write after kill -9 of leader and controller", "s", at_most_absolute=2.5),
+        _row(found, "no write after kill -9 of a leader, raw", "s", at_most_absolute=1.0),
+        _row(found, "no write after kill -9 of a leader, librdkafka", "s", at_most_absolute=1.0),
+        _row(found, "no write after kill -9 of leader and controller, raw", "s", at_most_absolute=2.5),
+        _row(found, "no write after kill -9 of leader and controller, librdkafka", "s", at_most_absolute=2.5),
         _row(found, "10,000 partitions created", "s", at_most=1.0),
         _row(found, "controller failover with 10,000 partitions", "s", at_most=1.0),
         Row("cluster", "idle", "MB", of(found, "kafka", "idle MB"), of(found, "pylogd", "idle MB"), at_most=0.1),
@@ -137,13 +144,18 @@ def _backlog(bench: Bench, made: Cluster) -> dict[str, float]:
 def _failover(bench: Bench, made: Cluster) -> dict[str, float]:
     active = made.active_controller()
     other = next(n for n in made.nodes if n != active)
-    return {
-        "no write after kill -9 of a leader s": _time_without_writes(made, "failover", other),
-        "no write after kill -9 of leader and controller s": _time_without_writes(made, "both", active),
-    }
+    found: dict[str, float] = {}
+    for what, topic, leader in (("a leader", "failover", other), ("leader and controller", "both", active)):
+        raw, client = _time_without_writes(made, topic, leader)
+        found |= {
+            f"no write after kill -9 of {what}, raw s": raw,
+            f"no write after kill -9 of {what}, librdkafka s": client,
+        }
+    return found
 
 
-def _time_without_writes(made: Cluster, topic: str, leader: int) -> float:
+def _time_without_writes(made: Cluster, topic: str, leader: int) -> tuple[float, float]:
+    """Seconds until a raw request is acknowledged, and until a record of a librdkafka producer is."""
     made.create(topic, 1, leader)
     acknowledged: list[float] = []
     producer = Producer(
@@ -152,6 +164,7 @@ def _time_without_writes(made: Cluster, topic: str, leader: int) -> float:
             "acks": "all",
             "linger.ms": 0,
             "retry.backoff.ms": 10,
+            "retry.backoff.max.ms": 50,  # also how rarely it asks where the leader is now
             "reconnect.backoff.ms": 10,
             "reconnect.backoff.max.ms": 50,
             "topic.metadata.refresh.fast.interval.ms": 20,
@@ -167,14 +180,31 @@ def _time_without_writes(made: Cluster, topic: str, leader: int) -> float:
 
     while len(acknowledged) < 50:
         send()
-    made.nodes[leader].kill()
-    killed = time.perf_counter()
-    while not any(sent > killed for sent in acknowledged):
-        send()
-    without = time.perf_counter() - killed
+    survivors = [node.port for n, node in made.nodes.items() if n != leader]
+    with ThreadPoolExecutor(1) as pool:
+        made.nodes[leader].kill()
+        killed = time.perf_counter()
+        taken = pool.submit(_taken_at, survivors, topic)
+        while not any(sent > killed for sent in acknowledged):
+            send()
+        without = time.perf_counter() - killed
+        raw = taken.result() - killed
     producer.flush(60)
     made.restart(leader, topic)
-    return without
+    return raw, without
+
+
+def _taken_at(ports: list[int], topic: str) -> float:
+    """When one of the brokers acknowledged a write for the first time."""
+    frame = frames.produce(topic, 0, frames.batch(1, 100, int(time.time() * 1e3)))
+    with ExitStack() as stack:
+        connections = [stack.enter_context(connect(port)) for port in ports]
+        while True:
+            for connection in connections:
+                connection.sendall(frame)
+                if frames.produce_error(read_frame(connection), topic) == 0:
+                    return time.perf_counter()
+            time.sleep(0.01)
 
 
 def _many_partitions(bench: Bench, made: Cluster) -> dict[str, float]:
