@@ -12,6 +12,7 @@ import pytest
 from support.admin import Admin
 from support.clients import CLIENTS, Message
 from support.daemon import Daemon
+from support.member import KAFKA_PYTHON_POLL_MS
 from support.members import LIBRARIES, Members, Source
 from support.scale import scaled
 from support.target import TARGET, TARGETS
@@ -222,7 +223,8 @@ def _read_kafka_python(bootstrap: str, topic: str, group: str, count: int) -> li
     found: list[int] = []
 
     def enough() -> bool:
-        found.extend(int(record.value) for records in consumer.poll(200).values() for record in records)
+        for records in consumer.poll(KAFKA_PYTHON_POLL_MS).values():
+            found.extend(int(record.value) for record in records)
         return len(found) >= count
 
     eventually(enough, timeout_s=60)
