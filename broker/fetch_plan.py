@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("pylogd.broker")
 
-READ_COMMITTED = 1
 CONSUMER = -1
 
 

@@ -13,10 +13,7 @@ from collections.abc import Callable
 from pylogd.controller.log import MetadataLog
 from pylogd.controller.raft.output import Flush
 from pylogd.runtime.workers import Workers
-from pylogd.storage.flush_plan import FlushDeferred, FlushPlan
-
-#: How long a flush waits for a full disk before it tries again.
-_FULL_DISK_PAUSE_S = 1.0
+from pylogd.storage.flush_plan import FLUSH_RETRY_S, FlushDeferred, FlushPlan
 
 
 class LogFlushes:
@@ -74,7 +71,7 @@ class LogFlushes:
             if not self._may_wait():
                 raise
             self._log.log.defer_flush(plan, deferred)
-            await asyncio.sleep(_FULL_DISK_PAUSE_S)
+            await asyncio.sleep(FLUSH_RETRY_S)
             return False
         self._log.flushed(plan)
         return True

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from pylogd.storage.state import LogState
 
 
+#: How long after it met a full disk a flush is tried again.
+FLUSH_RETRY_S = 1.0
+
+
 class FlushDeferred(Exception):
     """The disk is full; the flush is to be asked for again."""
 

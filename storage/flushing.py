@@ -15,14 +15,10 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from pylogd.runtime.workers import Workers
-from pylogd.storage.flush_plan import FlushDeferred, FlushPlan
+from pylogd.storage.flush_plan import FLUSH_RETRY_S, FlushDeferred, FlushPlan
 
 if TYPE_CHECKING:
     from pylogd.storage.state import LogState
-
-
-#: How long after it met a full disk a flush is tried again.
-RETRY_S = 1.0
 
 
 class Flusher:
@@ -60,7 +56,7 @@ class Flusher:
             if not log.closed:
                 log.defer_flush(plan, error)
                 # Nobody may write to this log before it is flushed: a follower does not fetch, producers wait.
-                asyncio.get_running_loop().call_later(RETRY_S, self.request, log)
+                asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self.request, log)
         elif isinstance(error, OSError):
             if not log.closed:
                 log.environment.failed(log, "fsync", error)

@@ -21,11 +21,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.dispatch import Deferred, RequestContext
-from pylogd.broker.fetch_plan import CONSUMER, READ_COMMITTED, FetchParams, Plan, make_plan, warm
+from pylogd.broker.fetch_plan import CONSUMER, FetchParams, Plan, make_plan, warm
 from pylogd.broker.follower_session import FollowerView
+from pylogd.broker.isolation import reads_committed
 from pylogd.broker.leaders import add_leader_endpoint, current_leader
 from pylogd.broker.sessions import FetchContext, FetchTarget, IncrementalContext, open_context
-from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
@@ -50,8 +51,6 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
     context = open_context(ctx.node, version, request, replica_id >= 0)
     if context.error is not None:
         return context.respond([])
-    if not 0 <= request.isolation_level <= READ_COMMITTED:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
     max_bytes = min(request.max_bytes, ctx.node.config["fetch.max.bytes"])
     params = FetchParams(
         by_id=version >= 13,
@@ -59,7 +58,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
         replica_epoch=state.replica_epoch,
         # A consumer that tells its rack may be served by any replica.
         leader_only=replica_id >= 0 or (replica_id == -1 and version < 11),
-        read_committed=request.isolation_level == READ_COMMITTED,
+        read_committed=reads_committed(request.isolation_level),
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
         now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,

@@ -22,6 +22,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.isolation import reads_committed
 from pylogd.broker.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.list_offsets import (
@@ -46,12 +47,10 @@ EARLIEST_LOCAL = -4
 _SINCE_VERSION = {LATEST: 1, EARLIEST: 1, MAX_TIMESTAMP: 7, EARLIEST_LOCAL: 8, -5: 9, -6: 11}
 _CONSUMER = -1
 _DEBUGGING = -2
-_READ_COMMITTED = 1
 
 
 def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsResponse | Awaitable[ListOffsetsResponse]:
-    if not 0 <= request.isolation_level <= _READ_COMMITTED:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"Unknown isolation level {request.isolation_level}")
+    committed = reads_committed(request.isolation_level)
     counts = Counter((topic.name, asked.partition_index) for topic in request.topics for asked in topic.partitions)
     searches: list[_Search] = []
     topics = []
@@ -69,7 +68,7 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
                     raise KafkaError(ErrorCode.INVALID_REQUEST)
                 if asked.timestamp < 0 and ctx.version < _SINCE_VERSION.get(asked.timestamp, 0x7FFF):
                     raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)
-                search = _Search(ctx, request, topic.name, asked, answer)
+                search = _Search(ctx, request, topic.name, asked, answer, committed)
                 if not search.run_at_once():
                     searches.append(search)
             except KafkaError as refusal:
@@ -136,6 +135,7 @@ class _Search:
         topic: str,
         asked: ListOffsetsPartition,
         answer: ListOffsetsPartitionResponse,
+        committed: bool,
     ) -> None:
         partition: Partition | None = ctx.node.replicas.get(topic, asked.partition_index)
         if partition is None:
@@ -150,7 +150,7 @@ class _Search:
         consumer = request.replica_id == _CONSUMER
         if not consumer:
             self._ceiling: int = log.log_end_offset
-        elif request.isolation_level == _READ_COMMITTED:
+        elif committed:
             self._ceiling = log.last_stable_offset
         else:
             self._ceiling = log.high_watermark

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
+from pylogd.spark_connector.errors import innermost
 from pylogd.spark_connector.lag import publish_lag
 from pylogd.spark_connector.pipelines import ingest, materialise, replay, sink, transform
 from pylogd.spark_connector.pipelines.columns import ColumnError
@@ -199,10 +200,7 @@ def _reason(error: Exception) -> str:
     """One line; of an exception of the JVM the innermost cause."""
     text = str(error) if isinstance(error, _FOR_USERS) else f"{type(error).__name__}: {error}"
     if isinstance(error, Py4JJavaError):
-        cause = error.java_exception
-        while cause.getCause() is not None:
-            cause = cause.getCause()
-        text = str(cause.toString())
+        text = str(innermost(error).toString())
     return text.strip().partition("\n")[0]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from pylogd.spark_connector.errors import innermost
 from pylogd.spark_connector.pipelines.settings import Job, Position, Topic
 
 if TYPE_CHECKING:
@@ -32,9 +33,7 @@ class Topics:
         try:
             self._admin = self._jvm.org.apache.kafka.clients.admin.AdminClient.create(properties)
         except Py4JJavaError as error:
-            # The outer exception says only that it failed.
-            reason = error.java_exception.getCause() or error.java_exception
-            raise TopicError(f"brokers at {self._servers}: {reason.getMessage()}") from None
+            raise TopicError(f"brokers at {self._servers}: {innermost(error).getMessage()}") from None
         self._spec = self._jvm.org.apache.kafka.clients.admin.OffsetSpec
 
     def close(self) -> None:

@@ -218,13 +218,17 @@ def test_connections_wait_for_a_place(made: Any) -> None:
     first = node.client()
     first.ask(HELLO, 3)
     with node.client() as second:
-        second.send(HELLO, 3)
-        second.socket.settimeout(0.1)
-        with pytest.raises(TimeoutError):
-            second.reply()
-        second.socket.settimeout(10)
-        first.socket.close()
-        assert second.reply().error_code == 0
+        waits_for_the_place_of(first, second)
+
+
+def waits_for_the_place_of(first: Client, second: Client) -> None:
+    second.send(HELLO, 3)
+    second.socket.settimeout(0.1)
+    with pytest.raises(TimeoutError):
+        second.reply()
+    second.socket.settimeout(10)
+    first.socket.close()
+    assert second.reply().error_code == 0
 
 
 def other_listener(node: DataNode, *, privileged: bool) -> int:
@@ -244,14 +248,8 @@ def test_each_listener_has_a_limit_of_its_own(made: Any) -> None:
     with Client(other_listener(node, privileged=False)) as first, node.client() as elsewhere:
         first.ask(HELLO, 3)
         with Client(node.server.listeners["OTHER"].port) as second:
-            second.send(HELLO, 3)
             assert elsewhere.ask(HELLO, 3).error_code == 0
-            second.socket.settimeout(0.1)
-            with pytest.raises(TimeoutError):
-                second.reply()
-            second.socket.settimeout(10)
-            first.socket.close()
-            assert second.reply().error_code == 0
+            waits_for_the_place_of(first, second)
 
 
 def test_other_brokers_get_a_place_when_there_is_none(made: Any) -> None:

@@ -440,7 +440,7 @@ def test_a_full_disk_defers_the_group_commit() -> None:
 
 def test_a_deferred_flush_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     """A durable follower neither fetches nor writes before its log is flushed: nobody else would ask again."""
-    monkeypatch.setattr(flushing, "RETRY_S", 0.01)
+    monkeypatch.setattr(flushing, "FLUSH_RETRY_S", 0.01)
     files = SimulatedFileSystem()
 
     async def main() -> None:

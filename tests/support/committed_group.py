@@ -9,19 +9,26 @@ import confluent_kafka
 from confluent_kafka import KafkaException
 
 
+def committed_reader_settings(bootstrap: str, group: str) -> dict[str, Any]:
+    """Of a consumer that reads what is committed and is quick to notice that a broker is gone."""
+    return {
+        "bootstrap.servers": bootstrap,
+        "group.id": group,
+        "isolation.level": "read_committed",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "socket.timeout.ms": 4000,
+        "reconnect.backoff.max.ms": 500,
+        "log_level": 0,
+    }
+
+
 class CommittedGroup:
     """Members in threads of their own. What they read again must not have been committed."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, members: int, **settings: str) -> None:
         self._settings = {
-            "bootstrap.servers": bootstrap,
-            "group.id": f"group-{topic}-{len(settings)}",
-            "isolation.level": "read_committed",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "socket.timeout.ms": 4000,
-            "reconnect.backoff.max.ms": 500,
-            "log_level": 0,
+            **committed_reader_settings(bootstrap, f"group-{topic}-{len(settings)}"),
             **({} if settings else {"session.timeout.ms": 6000}),
             **settings,
         }

@@ -16,6 +16,8 @@ from typing import Any
 import confluent_kafka
 from confluent_kafka import KafkaException
 
+from support.committed_group import committed_reader_settings
+
 CALL_S = 10
 GIVE_UP_S = 120
 
@@ -130,18 +132,7 @@ class CommittedReader:
     """Follows a topic with read_committed from its beginning."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
-        self._consumer = confluent_kafka.Consumer(
-            {
-                "bootstrap.servers": bootstrap,
-                "group.id": f"reader-{topic}",
-                "isolation.level": "read_committed",
-                "enable.auto.commit": False,
-                "auto.offset.reset": "earliest",
-                "socket.timeout.ms": 4000,
-                "reconnect.backoff.max.ms": 500,
-                "log_level": 0,
-            }
-        )
+        self._consumer = confluent_kafka.Consumer(committed_reader_settings(bootstrap, f"reader-{topic}"))
         self._consumer.assign([confluent_kafka.TopicPartition(topic, index, 0) for index in range(partitions)])
         self.values: dict[int, list[str]] = {index: [] for index in range(partitions)}
         self._stop = threading.Event()
