@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import heapq
+import inspect
 from asyncio import events
 from collections.abc import Callable
 from random import Random
@@ -102,7 +103,15 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.dead = True
         self._late.clear()
         for task in asyncio.all_tasks(self):
-            task._log_destroy_pending = False  # type: ignore[attr-defined]  # nobody will ever finish it
+            self._forget(task)
+
+    @staticmethod
+    def _forget(task: asyncio.Task[Any]) -> None:
+        """Nobody will ever finish it, nor start it if it is new."""
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coroutine = task.get_coro()
+        if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
+            coroutine.close()
 
     def stop_process(self) -> None:
         """SIGSTOP."""
@@ -140,6 +149,12 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     def time(self) -> float:
         return self.world.now
+
+    def create_task(self, coro: Any, **options: Any) -> asyncio.Task[Any]:
+        task: asyncio.Task[Any] = super().create_task(coro, **options)
+        if self.dead:
+            self._forget(task)
+        return task
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
