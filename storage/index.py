@@ -53,6 +53,8 @@ class _Index:
 
     entry: Struct
     key_code: str
+    #: Slots kept for the entry that closes the segment.
+    entries_reserved = 0
 
     def __init__(self, system: FileSystem, path: str, base_offset: int, bytes_max: int, new: bool = False) -> None:
         self._system = system
@@ -145,6 +147,15 @@ class _Index:
             handle.fsync()
             handle.close()
             self._unsynced = False
+
+    @property
+    def full(self) -> bool:
+        return self.room <= 0
+
+    @property
+    def room(self) -> int:
+        """How many entries it takes until it is full."""
+        return self.entries_max - self.entries_reserved - self.entries
 
     # -- entries
 
@@ -277,10 +288,6 @@ class OffsetIndex(_Index):
     key_code = "I"
 
     @property
-    def full(self) -> bool:
-        return self.entries >= self.entries_max
-
-    @property
     def last_offset(self) -> int:
         """The offset of the last entry, or the base offset."""
         count = self.entries
@@ -359,11 +366,7 @@ class TimeIndex(_Index):
 
     entry = _TIME_ENTRY
     key_code = "q"
-
-    @property
-    def full(self) -> bool:
-        # One slot is kept for the entry that closes the segment.
-        return self.entries >= self.entries_max - 1
+    entries_reserved = 1
 
     @property
     def last(self) -> tuple[int, int]:

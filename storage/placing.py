@@ -41,7 +41,7 @@ class Placement:
         last_offsets: list[int],
         positions: list[int],
         end: int,
-        indexed: tuple[int, int, int, int] | None,
+        indexed: list[tuple[int, int, int, int]],
         since_index: int,
         *timestamp: int,
     ) -> None:
@@ -52,7 +52,7 @@ class Placement:
         self.positions = positions
         #: The size of the segment with them.
         self.end = end
-        #: The batch that gets an index entry: last offset, position, largest timestamp up to it and its offset.
+        #: The batches that get an index entry: last offset, position, largest timestamp up to it and its offset.
         self.indexed = indexed
         self.since_index = since_index
         #: The segment's largest timestamp and its offset.
@@ -87,7 +87,7 @@ class Placing(Appending):
 
     def place(self, batches: list[memoryview], leader_epoch: int, now_ms: int) -> Placement | None:
         """Gives clients' batches their places for one write, from the first on, as far as nothing but that is to be
-        decided: up to one that has a producer, makes the log roll, is due a second index entry or is not in order. None
+        decided: up to one that has a producer, makes the log roll or is not in order. None
         when that is the first one; `append_as_leader` says what is wrong with it. Nothing may be appended between this
         and `Placement.write`."""
         if self.offline or not self._plain or leader_epoch != self._epoch or now_ms > self._roll_now_ms:
@@ -98,7 +98,8 @@ class Placing(Appending):
         since_index, index_interval = segment.bytes_since_index, self._index_interval_bytes
         timestamp_max = min(self._roll_timestamp, now_ms + self._after_max_ms)
         timestamp, timestamp_offset = segment.max_timestamp_known, segment.max_timestamp_offset_known
-        indexed: tuple[int, int, int, int] | None = None
+        indexed: list[tuple[int, int, int, int]] = []
+        index_room = segment.index_room
         bases: list[int] = []
         last_offsets: list[int] = []
         positions: list[int] = []
@@ -130,17 +131,17 @@ class Placing(Appending):
                 timestamp, timestamp_offset = max_timestamp, last_offset
             if since_index <= index_interval:
                 since_index += size
-            elif indexed is None:
-                indexed = (last_offset, position, timestamp, timestamp_offset)
-                since_index = size
             else:
-                break
+                indexed.append((last_offset, position, timestamp, timestamp_offset))
+                since_index = size
             _stamp(records, 0, offset, length, leader_epoch)
             bases.append(offset)
             last_offsets.append(last_offset)
             positions.append(position)
             offset = last_offset + 1
             position += size
+            if len(indexed) >= index_room:
+                break
         if not bases:
             return None
         return Placement(
@@ -159,12 +160,11 @@ class Placing(Appending):
         if len(recent) > RECENT_MAX:
             self._forget_recent()
         segment.max_timestamp_known, segment.max_timestamp_offset_known = placed.timestamp
-        if placed.indexed is not None:
-            last_offset, position, *timestamp = placed.indexed
-            try:
+        try:
+            for last_offset, position, *timestamp in placed.indexed:
                 self._index(segment, last_offset, position, timestamp, placed.end)
-            except OSError as error:
-                raise self._books_failed(error) from error
+        except OSError as error:
+            raise self._books_failed(error) from error
         segment.bytes_since_index = placed.since_index
         if self.log_end_offset - self.recovery_point >= self._flush_messages:
             self.environment.request_flush(self)

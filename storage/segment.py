@@ -174,6 +174,11 @@ class Segment:
     def indexes_full(self) -> bool:
         return self.offset_index.full or self.time_index.full
 
+    @property
+    def index_room(self) -> int:
+        """How many entries the indexes take before one of them is full, the one that fills it included."""
+        return min(self.offset_index.room, self.time_index.room)
+
     # -- searching
 
     def find(self, offset: int, end: int, nowait: bool = False) -> tuple[int, BatchHeader] | None:

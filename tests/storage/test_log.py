@@ -315,11 +315,17 @@ def together_at_once(log: Log, batches: list[memoryview]) -> list[int]:
     return placed.bases
 
 
-@given(batches=st.lists(_SMALL, min_size=1, max_size=30), together=st.integers(1, 8))
+@given(
+    batches=st.lists(_SMALL, min_size=1, max_size=30),
+    together=st.integers(1, 8),
+    interval=st.sampled_from([0, 100, 300]),
+    index_bytes=st.sampled_from([36, 48, 10_000]),
+)
 def test_batches_appended_together_lie_as_if_appended_one_by_one(
-    batches: list[tuple[int, int, int, int]], together: int
+    batches: list[tuple[int, int, int, int]], together: int, interval: int, index_bytes: int
 ) -> None:
-    logs = [new_log("", environment(SimulatedFileSystem()), segment_bytes=2000, index_interval_bytes=300) for _ in "ab"]
+    settings = {"segment_bytes": 2000, "index_interval_bytes": interval, "segment_index_bytes": index_bytes}
+    logs = [new_log("", environment(SimulatedFileSystem()), **settings) for _ in "ab"]
     made: list[list[memoryview]] = [[], []]
     sequence = 0
     for count, size, late_ms, producer in batches:
