@@ -12,8 +12,7 @@ it is exported, which is how we can tell).
 
 Sending. One turn of the loop moves at most TURN_BYTES per stream, so that a bulk consumer cannot stall its neighbours.
 A file range pins its descriptor from `send` to its last byte. Ranges that are not in the page cache are read by a
-worker first; the event loop never waits for a disk. A stream that sends a long run of such cold data drops it from the
-cache behind itself.
+worker first; the event loop never waits for a disk. What a long run of such data does to the cache: `catch_up.py`.
 
 A simulated twin has the same methods over queues in memory; a TLS stream reads ranges with `FileRange.read` and writes
 to the loop's transport.
@@ -26,10 +25,10 @@ import errno
 import os
 import socket
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from pylogd.runtime import pagecache
+from pylogd.runtime.catch_up import CatchUp
 from pylogd.runtime.files import ColdRead, FileRange
 
 if TYPE_CHECKING:
@@ -48,9 +47,6 @@ _OWN_BYTES_KEPT = 5 << 18
 _TRUSTED_BYTES = 1 << 17
 _IOV_MAX = 256
 _JOIN_BYTES_MAX = 1 << 16
-#: A cold run longer than this is a catch-up reader; it drops pages this far behind itself. After as much that was in
-#: memory it has caught up.
-_CATCH_UP_BYTES = 8 << 20
 _READ_AHEAD_BYTES = 4 << 20
 #: For how long the page cache is not asked again about a range: the kernel may take it in several turns.
 _WARM_S = 0.2
@@ -97,10 +93,8 @@ class Stream:
     """One connected socket."""
 
     __slots__ = (
-        "_behind",
-        "_behind_bytes",
+        "_catch_up",
         "_closed",
-        "_cold_bytes",
         "_delivering",
         "_end",
         "_fd",
@@ -115,7 +109,6 @@ class Stream:
         "_socket",
         "_start",
         "_wanted",
-        "_warm_bytes",
         "_writing",
         "local_host",
         "local_port",
@@ -141,10 +134,8 @@ class Stream:
         self._writing = False
         self._loading = False
         self._closed = False
-        self._cold_bytes = 0
-        self._warm_bytes = 0
-        self._behind: deque[tuple[FileRange, int, int]] | None = None
-        self._behind_bytes = 0
+        #: Since it sent data that was not in memory, until it has caught up.
+        self._catch_up: CatchUp | None = None
         #: When the peer last made room for a reply that had to wait for it.
         self.taken_at = self._loop.time()
         self.peer_host, self.peer_port = socket_address(sock.getpeername())
@@ -403,16 +394,19 @@ class Stream:
         if end <= head.warm_until and self._loop.time() < head.warm_before:
             return True
         if self._network.pages.resident(head.fd, head.position, count):
-            if self._cold_bytes:
-                self._in_memory(head, end)
+            if self._catch_up is not None:
+                start = max(head.position, head.warm_until)
+                if self._catch_up.found(head.source, start, end - start):
+                    self._catch_up = None
             head.warm(end, self._loop.time())
             return True
         if self._writing:
             self._writing = False
             self._loop.remove_writer(self._fd)
         self._loading = True
-        self._cold_bytes += end - max(head.position, head.warm_until)
-        self._warm_bytes = 0
+        if self._catch_up is None:
+            self._catch_up = CatchUp(self._network.workers)
+        self._catch_up.missed(end - max(head.position, head.warm_until))
         ahead = min(_READ_AHEAD_BYTES, head.remaining - count)
         job = self._network.workers.offload(pagecache.load, head.fd, head.position, count, ahead)
         job.add_done_callback(lambda done: self._warmed(head, head.position, count, done))
@@ -428,47 +422,11 @@ class Stream:
             self._lose(f"reading the log failed: {failure}")
             return
         head.warm(position + count, self._loop.time())
-        self._leave_behind(head.source, position, count)
+        if self._catch_up is not None:
+            self._catch_up.leave(head.source, position, count)
         self._flush()
         if not self._queue and not self._closed:
             self._receiver.drained()
-
-    def _in_memory(self, head: _FileSend, end: int) -> None:
-        """The bytes up to `end` are in memory, after others that were not. They may be there only because they were
-        read ahead, by us or by the kernel: the cold run is over when more of them follow than anybody reads ahead."""
-        start = max(head.position, head.warm_until)
-        fresh = end - start
-        self._warm_bytes += fresh
-        if self._warm_bytes > _CATCH_UP_BYTES:
-            self._cold_bytes = self._warm_bytes = 0
-            self._keep_behind()
-        elif fresh > 0:
-            self._cold_bytes += fresh
-            self._leave_behind(head.source, start, fresh)
-
-    def _leave_behind(self, source: FileRange, position: int, count: int) -> None:
-        """Drop pages this catch-up reader brought in once it is well past them: pages in the socket cannot go."""
-        if self._cold_bytes <= _CATCH_UP_BYTES:
-            return
-        behind = self._behind
-        if behind is None:
-            behind = self._behind = deque()
-        source.acquire()
-        behind.append((source, position, count))
-        self._behind_bytes += count
-        while self._behind_bytes > _CATCH_UP_BYTES:
-            source, position, count = behind.popleft()
-            self._behind_bytes -= count
-            job = self._network.workers.offload(pagecache.drop, source.file.open(), position, count)
-            job.add_done_callback(partial(_release, source))
-
-    def _keep_behind(self) -> None:
-        """What would have been dropped stays: others use it."""
-        if self._behind is not None:
-            for source, _, _ in self._behind:
-                source.release()
-            self._behind = None
-            self._behind_bytes = 0
 
     # -- closing
 
@@ -484,7 +442,8 @@ class Stream:
         self._own = None
         if not self._loading:
             self._drop_queue()
-        self._keep_behind()
+        if self._catch_up is not None:
+            self._catch_up.end()
         self._network._streams.discard(self)
         self._socket.close()
 
@@ -498,10 +457,6 @@ class Stream:
         if not self._closed:
             self.close()
             self._receiver.lost(reason)
-
-
-def _release(source: FileRange, _: asyncio.Future[None]) -> None:
-    source.release()
 
 
 def _exported(buffer: bytearray) -> bool:
