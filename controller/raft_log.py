@@ -73,7 +73,9 @@ class DiskLog:
         return OffsetAndEpoch(end, found)
 
     def truncate_to(self, offset: int) -> None:
+        """Durable at once: what is appended next must never stand before the rest of what was cut off."""
         self._log.log.truncate_to(offset)
+        self._log.log.active.file.fsync()
 
     # -- snapshots -------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,8 @@ Followers and consumers ask where an epoch ended to find the point up to which t
 Crash policy: an entry must be on disk before the recovery point passes its start offset, because recovery reads epochs
 again only from batches behind that point. So `flush()` belongs before every advance of the recovery point; between
 flushes the table on disk may lack the newest entries or still hold truncated ones, and loading cuts it to the log's
-range.
+range. It may also be ahead of the log: a crash can undo a truncation and what was written after it, and leave the
+table. So recovery makes it agree with the batches that it finds (`agree`).
 """
 
 from __future__ import annotations
@@ -82,6 +83,17 @@ class EpochCache:
         self._epochs, self._starts = [*epochs[:keep], epoch], [*self._starts[:keep], start_offset]
         self._dirty = True
         return True
+
+    def agree(self, epoch: int, offset: int) -> int:
+        """The log has a batch of `epoch` at `offset`; entries that say otherwise were never true of this log. Returns
+        up to which offset the table says the same."""
+        if self.epoch_for_offset(offset) != epoch:
+            keep = bisect_right(self._epochs, epoch)
+            self._epochs, self._starts = self._epochs[:keep], self._starts[:keep]
+            self._dirty = True
+            self.assign(epoch, offset)
+        following = bisect_right(self._starts, offset)
+        return self._starts[following] if following < len(self._starts) else 2**63 - 1
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
         """(the largest epoch at or below the requested one, where it ended); (-1, -1) when nobody can know."""

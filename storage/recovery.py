@@ -1,9 +1,10 @@
 """What happens to segments that may not have reached the disk whole: every batch is read and its checksum verified.
 
 The first bytes that are not a whole, valid batch with offsets above its predecessor's end the log: the file is cut
-there and later segments are dropped. On the way the indexes, the leader epochs and the producers' state are rebuilt
-from the batches. What was recovered is synced at the end, so that the next crash does not start from the same point,
-unless the caller leaves that to the next flush.
+there and later segments are dropped. So does a batch of an earlier leader epoch than its predecessor's: it was cut off
+once, and the crash brought it back behind what was written in its place. On the way the indexes, the leader epochs and
+the producers' state are rebuilt from the batches. What was recovered is synced at the end, so that the next crash does
+not start from the same point, unless the caller leaves that to the next flush.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pylogd.protocol.batch import CONTROL_FLAG, check_crc
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.files import File
 from pylogd.storage.config import LogConfig
-from pylogd.storage.epochs import EpochCache
+from pylogd.storage.epochs import UNDEFINED_EPOCH, EpochCache
 from pylogd.storage.index import NO_TIMESTAMP
 from pylogd.storage.producers import ProducerStates, read_marker
 from pylogd.storage.replay import replay, replay_log
@@ -139,7 +140,7 @@ class Recovery:
         interval = self._config.index_interval_bytes
         valid, last_entry = 0, 0
         next_offset = segment.base_offset
-        epoch = self._epochs.latest
+        epoch, same_until = UNDEFINED_EPOCH, 0
         try:
             for position, header, view in scan_batches(segment.file, 0, segment.size):
                 last_offset = header.last_offset
@@ -149,6 +150,12 @@ class Recovery:
                     raise CorruptLog(position, f"{header!r} does not follow offset {next_offset - 1}")
                 if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                     raise CorruptLog(position, f"{header!r} is out of the range of segment {segment.base_offset}")
+                if header.partition_leader_epoch != epoch or header.base_offset >= same_until:
+                    if header.partition_leader_epoch < epoch:
+                        raise CorruptLog(position, f"{header!r} follows a batch of epoch {epoch}")
+                    epoch = header.partition_leader_epoch
+                    if epoch >= 0:
+                        same_until = self._epochs.agree(epoch, header.base_offset)
                 if header.producer_id >= 0:
                     marker = read_marker(view, header) if header.attributes & CONTROL_FLAG else None
                     replay(producers, header, marker, segment.txn_index)
@@ -157,9 +164,6 @@ class Recovery:
                 if position - last_entry > interval:
                     entries.append((last_offset, position, max_timestamp, max_timestamp_offset))
                     last_entry = position
-                if header.partition_leader_epoch > epoch:
-                    epoch = header.partition_leader_epoch
-                    self._epochs.assign(epoch, header.base_offset)
                 valid = position + header.length
                 next_offset = last_offset + 1
         except CorruptLog as error:

@@ -3,7 +3,8 @@
 Crash policy: the recovery point is lowered on disk before anything is cut. Whole segments are durably gone before
 anything is appended: one that came back would continue the new log with the old one's records. Segments go from the
 last to the first, so that a crash in between leaves a log without a hole; the leader epochs behind the end are cut
-again when the log is loaded.
+again when the log is loaded. The cut inside the last segment is not synced: should a crash undo it, recovery finds the
+old batches and takes the epochs from them, so that the next leader cuts them off again.
 """
 
 from __future__ import annotations

@@ -107,6 +107,38 @@ def test_a_torn_tail_is_cut_at_the_last_whole_batch(tmp_path: Path, torn: int) -
     assert len(stored(after)) == 5
 
 
+def test_a_table_of_epochs_that_is_ahead_of_the_log_gives_way(tmp_path: Path) -> None:
+    """A follower cut its log at 44, appended in a later epoch and wrote the table; the crash left only the table."""
+    before = filled(tmp_path)
+    before.epochs.truncate_from_end(44)
+    for epoch, start in ((5, 44), (6, 50), (7, 60)):
+        before.epochs.assign(epoch, start)
+    before.epochs.flush()
+    before.close_handles()
+    after = reopen(tmp_path, recovery_point=44)
+    assert after.log_end_offset == 60
+    assert after.epochs.entries() == [(0, 0), (1, 20), (2, 40)]
+
+
+def test_batches_that_were_cut_off_do_not_follow_those_in_their_place(tmp_path: Path) -> None:
+    log = new_log(tmp_path)
+    for _ in range(4):
+        append(log, batch(2), epoch=3)
+    path = tmp_path / "t-0" / f"{0:020}.log"
+    old = path.read_bytes()
+    log.truncate_to(4)
+    append(log, batch(2), epoch=5)
+    log.epochs.flush()
+    log.close_handles()
+    new = path.read_bytes()
+    assert len(old) // 4 * 3 == len(new)
+    path.write_bytes(new + old[len(new) :])
+    after = reopen(tmp_path, recovery_point=4)
+    assert [header.partition_leader_epoch for header in read_all(after)] == [3, 3, 5]
+    assert after.epochs.entries() == [(3, 0), (5, 4)]
+    assert path.stat().st_size == len(new)
+
+
 @pytest.mark.parametrize("garbage", [bytes(500), b"\xff" * 500, bytes(range(250))])
 def test_garbage_behind_the_log_is_never_served(tmp_path: Path, garbage: bytes) -> None:
     filled(tmp_path, 4, segment_bytes=10_000).close_handles()

@@ -1,12 +1,14 @@
 """Consumer groups of the simulated cluster: classic ones, those of the new protocol, and a group of both.
 
 Members join, read what is committed, commit where they are (by themselves or in a transaction), leave, vanish and come
-back. A member whose commit got no answer ends there: the request may still be on its way, and only the end of its
-membership makes sure that it cannot overtake a later one. Commits in a transaction need no such care.
+back; some are so slow at times that others have their partitions before they commit. A member whose commit got no
+answer ends there: the request may still be on its way, and only the end of its membership makes sure that it cannot
+overtake a later one. Commits in a transaction need no such care.
 """
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 from pylogd.broker.peer import PeerError
@@ -18,6 +20,9 @@ from support.group_invariants import Book
 from support.transaction_workload import _LOST, Lost, Producer, TransactionClients
 
 SLOTS = 3
+#: How often a member is slow, and for how long: longer than its session.
+SLOW_CHANCE = 0.03
+SLOW_S = 3.0
 OFFSET_COMMIT_VERSION = 9
 OFFSET_FETCH_VERSION = 9
 MOVED = {
@@ -135,12 +140,19 @@ class Life:
             if following == position:
                 continue
             self.book.deliver(index, records)
+            await self.dawdle()
             commit = self.commit_in_transaction if self.transactional else self.commit
             if await commit(index, following):
                 self.positions[index] = following
                 self.book.acknowledged(self.generation, index, following)
             else:
                 self.positions[index] = None
+
+    async def dawdle(self) -> None:
+        """Do nothing for a while, now and then."""
+        if self.chance.random() < SLOW_CHANCE:
+            self.note("is slow")
+            await asyncio.sleep(SLOW_S + self.chance.random())
 
     async def find_position(self, index: int) -> int | None:
         book = self.book
@@ -198,6 +210,7 @@ class Life:
         taken = False
         try:
             taken = await self._send_offset(producer, index, offset)
+            await self.dawdle()
         except Refused:
             await self._end(producer, False)
             raise
