@@ -122,7 +122,9 @@ class Partition:
             return
         me = self._replicas.broker_id
         starts = epoch > self.leader_epoch or not self.is_leader
-        new_leader = not self.is_leader
+        # Somebody else may have led in an epoch that was passed over here, and made followers truncate: what was known
+        # of them counts no more.
+        new_leader = not self.is_leader or epoch > self.leader_epoch + 1
         self.partition_epoch = partition_epoch
         self.isr = self.maximal_isr = isr
         self.proposal = None
