@@ -64,9 +64,13 @@ class Waiters:
         _insert(self.starts, (offset, epoch, waiter, slot))
 
     def forget(self, waiter: AckWaiter) -> None:
-        """A request that timed out is answered; nothing may reach it any more."""
-        for name in ("acks", "flushes", "starts"):
-            setattr(self, name, deque(entry for entry in getattr(self, name) if entry[2] is not waiter))
+        """A request that timed out is answered, or its client has gone; nothing may reach it any more. The queues stay
+        the same ones: perhaps somebody is settling them, whose reply the client did not take."""
+        for queue in (self.acks, self.flushes, self.starts):
+            left = [entry for entry in queue if entry[2] is not waiter]
+            if len(left) < len(queue):
+                queue.clear()
+                queue.extend(left)
 
     def settle(self, queue: deque[Entry], reached: int, code: ErrorCode) -> None:
         """Release every produce of `queue` that waited for `reached` or less."""

@@ -9,6 +9,7 @@ import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
+from pylogd.replication.waiters import Waiters
 
 
 class Loop:
@@ -104,6 +105,30 @@ def test_the_slowest_replica_in_sync_decides(partition: Partition) -> None:
     # And coming back behind the watermark does not move it back.
     partition.become_leader(1, (1, 2, 3), (1, 2, 3), 2)
     assert partition.high_watermark == 4
+
+
+def test_a_client_that_goes_while_it_is_answered_takes_only_its_own_waiters_along() -> None:
+    """Sending one reply may show that the client has gone, which forgets its other waiters while they are settled."""
+    waiters = Waiters()
+    told: list[str] = []
+
+    class Waiter:
+        def __init__(self, name: str, goes: tuple[Waiter, ...] = ()) -> None:
+            self.name = name
+            self.goes = goes
+
+        def acknowledged(self, slot: int, code: ErrorCode) -> None:
+            told.append(self.name)
+            for each in self.goes:
+                waiters.forget(each)
+
+    gone = Waiter("gone")
+    for offset, waiter in enumerate([Waiter("first", (gone,)), gone, Waiter("second"), Waiter("third")]):
+        waiters.await_ack(offset, 1, waiter, 0)
+    waiters.settle(waiters.acks, 2, ErrorCode.NONE)
+    assert told == ["first", "second"]
+    waiters.settle(waiters.acks, 3, ErrorCode.NONE)
+    assert told == ["first", "second", "third"]
 
 
 def test_too_few_in_sync_stop_the_watermark(partition: Partition, log: Log) -> None:
