@@ -6,8 +6,8 @@ Keys are written as tables (`keys_*.py`, `topic.py`, `group.py`), one row per ke
         description
 
 `default`: `-` the key is required, `null` no value, `""` empty. `valid`: `*` anything, `1..` and `1..9` ranges,
-`-1|1..9` alternatives, `{a,b}` one of, `i{a,b}` the same without regard to case, `list` a non-empty list without
-duplicates (`list?` may be empty, `list{a,b}` of these values), and the named checks of valid.py.
+`-1|1..9` alternatives, `{a,b}` one of, `i{a,b}` the same without regard to case, `list` a non-empty list (`list?` may
+be empty, `list{a,b}` of these values) of which duplicates are dropped, and the named checks of valid.py.
 `flags`: `cluster-wide` or `per-broker` (changeable while running, for all brokers or for one), `dynamic-only` (cannot
 be set in a file), `internal` (not shown), `inert` (accepted for compatibility; nothing reads it yet).
 Lines starting with `# ` name the group of the rows that follow.
@@ -100,7 +100,8 @@ class ConfigKey:
                 return lowered == "true"
             raise ConfigError(self.name, text, "Expected true or false")
         if kind == "list":
-            return [item.strip() for item in trimmed.split(",")] if trimmed else []
+            items = [item.strip() for item in trimmed.split(",")] if trimmed else []
+            return list(dict.fromkeys(items)) if self.valid.startswith("list") else items
         if kind == "double":
             if re.fullmatch(_FLOAT, trimmed):
                 return float(trimmed.rstrip("dDfF"))

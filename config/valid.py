@@ -65,10 +65,6 @@ def _check_list(key: ConfigKey, value: list[str], rule: str) -> None:
         raise ConfigError(
             name, "", "must not be empty", f"Configuration '{name}' must not be empty. Valid values include: {allowed}"
         )
-    if len(set(value)) != len(value):
-        raise ConfigError(
-            name, ",".join(value), "no duplicates", f"Configuration '{name}' values must not be duplicated."
-        )
     if "" in value:
         message = f"Configuration '{name}' values must not be empty."
         raise ConfigError(name, ",".join(value), "no empty entries", message)

@@ -58,6 +58,14 @@ def _parts(state: ControllerState, resource: Resource, key: str, value: str | No
     return [part for part in (value or "").split(",") if part]
 
 
+def _changes(given: str) -> list[str]:
+    """What is to be added or taken away; commas at the end say nothing."""
+    parts = given.split(",")
+    while given and parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
 def _check_exists(state: ControllerState, resource: Resource) -> None:
     kind, name = resource
     if kind == TOPIC_RESOURCE and name not in state.image.topics:
@@ -165,7 +173,7 @@ def incremental(
             if not state.rules.is_list(resource[0], key):
                 raise _invalid(f"Can't {_OPERATIONS[operation]} to key {key} because its type is not LIST.")
             parts = _parts(state, resource, key, value)
-            for part in (given or "").split(","):
+            for part in _changes(given or ""):
                 if operation == APPEND and part not in parts:
                     parts.append(part)
                 elif operation == SUBTRACT and part in parts:

@@ -59,6 +59,8 @@ def records(decision: Any) -> list[tuple[Any, ...]]:
         (DELETE, None, None),
         (APPEND, "delete", "compact,delete"),
         (APPEND, "compact", "unchanged"),
+        (APPEND, ",", "unchanged"),
+        (APPEND, "delete,,", "compact,delete"),
         (SUBTRACT, "compact", ""),
         (SUBTRACT, "delete", "unchanged"),
         (SET, "compact", "unchanged"),
