@@ -22,11 +22,13 @@ from support.wait import eventually
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(scaled(test=1500, soak=7200))]
 
 COUNT = scaled(test=50_000, soak=3_000_000)
+KILLS = scaled(test=1, soak=4)
 #: Records in a batch. What takes long for one has few of them.
-MANY, FEW = COUNT // 4, COUNT // 10
+MANY, FEW = COUNT // (4 * KILLS), COUNT // (10 * KILLS)
+FILES = 12 * KILLS
 DELAY = timedelta(minutes=5)
 #: How many batches each pipeline needs at least.
-PIPELINES = {"customers": 4, "lake": 4, "totals": 10, "orders": 12, "again": 10}
+PIPELINES = {"customers": 4 * KILLS, "lake": 4 * KILLS, "totals": 10 * KILLS, "orders": FILES, "again": 10 * KILLS}
 RUN_S = scaled(test=600, soak=3600)
 
 # Those that take longest for a batch come first, so that the first is not done before the last begins.
@@ -127,11 +129,12 @@ class Running:
         return self._log.read_text(errors="replace")
 
     def kill_when(self, pipelines: dict[str, int]) -> None:
-        """Kills as soon as every pipeline has completed so many batches. Spark's JVM is on its own then, and ends."""
+        """Kills as soon as every pipeline has completed so many batches, or all. Spark's JVM is on its own then, and
+        ends."""
 
         def reached() -> bool:
             assert self._process.poll() is None, self.text()
-            return all(commits(self._folder, name) >= count for name, count in pipelines.items())
+            return all(commits(self._folder, name) >= min(n, PIPELINES[name]) for name, n in pipelines.items())
 
         eventually(reached, timeout_s=RUN_S)
         os.kill(self._process.pid, signal.SIGKILL)
@@ -165,7 +168,7 @@ def test_killed_and_resumed(spark: Any, one: Kafka, topic_name: str, tmp_path: P
     text = text.replace("START", table(begin)).replace("END", table(end)).replace("T.", f"{topic_name}.")
     (tmp_path / "job.toml").write_text(text)
 
-    for number in range(scaled(test=1, soak=4)):
+    for number in range(KILLS):
         before = {name: commits(tmp_path, name) for name in PIPELINES}
         with Running(tmp_path, number) as running:
             running.kill_when({name: count + 1 for name, count in before.items()})
@@ -213,9 +216,9 @@ def check_topics(spark: Any, one: Kafka, prefix: str, orders: Orders, begin: lis
 
 
 def write_files(folder: Path, orders: Orders) -> None:
-    """Ten and a few files of lines."""
+    """About FILES files of lines."""
     folder.mkdir()
-    size = COUNT // 12 + 1
+    size = COUNT // FILES + 1
     for first in range(0, COUNT, size):
         lines = (small(orders, n).decode() for n in range(first, min(first + size, COUNT)))
         (folder / f"{first:09}.json").write_text("\n".join(lines))
