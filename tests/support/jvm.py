@@ -98,19 +98,26 @@ def compiled(source: str) -> Path:
         return folder
 
 
+#: Clients that may idle in the tools' JVM before it is replaced.
+CLIENTS_MAX = 10
+
+
 @dataclass(frozen=True)
 class ToolResult:
     code: int
     stdout: str
     stderr: str
     timed_out: bool
+    #: That this tool and those before it left behind in the JVM.
+    clients: int
 
     def __str__(self) -> str:
         return f"exit code {self.code}{' (timed out)' if self.timed_out else ''}\n{self.stdout}\n{self.stderr}"
 
 
 class ToolHost:
-    """The warm JVM. One tool at a time; a host that does not answer is killed, and the next call starts another."""
+    """The warm JVM. One tool at a time; a host that does not answer, or is full of clients that tools left behind, is
+    killed, and the next call starts another."""
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
@@ -131,7 +138,10 @@ class ToolHost:
         assert process.stdin is not None
         command = {"main": main, "args": list(args), "stdin": stdin, "timeout_ms": int(timeout_s * 1000)}
         process.stdin.write(json.dumps(command).encode() + b"\n")
-        return ToolResult(**json.loads(self._reply(process, timeout_s + 60)))
+        result = ToolResult(**json.loads(self._reply(process, timeout_s + 60)))
+        if result.clients > CLIENTS_MAX:
+            self.stop()
+        return result
 
     def _reply(self, process: subprocess.Popen[bytes], timeout_s: float) -> bytes:
         assert process.stdout is not None
