@@ -110,9 +110,10 @@ def test_small_batches_wait(spark: Any, kafka: Kafka, topic_name: str, tmp_path:
     kafka.create(topic_name)
     options = {"minOffsetsPerTrigger": 20, "maxTriggerDelay": "1h"}
     with Running(spark, kafka, topic_name, tmp_path, **options) as running:
-        for count in (7, 13, 19, 1):
-            kafka.produce(topic_name, [Message(b"x")] * count)
-        running.wait_for(40)
+        for total, counts in ((20, (7, 13)), (40, (19, 1))):
+            for count in counts:
+                kafka.produce(topic_name, [Message(b"x")] * count)
+            running.wait_for(total)
     assert places(running.table) == [(0, offset) for offset in range(40)]
     assert min(nonempty(running.query.recentProgress)) >= 20
 
