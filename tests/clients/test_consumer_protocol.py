@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient
 from pylogd.protocol.messages import incremental_alter_configs as messages
 from support.admin import Admin
 from support.daemon import Daemon
-from support.members import Members, Source
+from support.members import Member, Members, Source
 from support.rawclient import Client
 from support.scale import scaled
 from support.target import TARGET, TARGETS
@@ -153,8 +153,17 @@ def test_members_of_both_protocols_through_random_changes(members: Members) -> N
         new = chance.random() < 0.7
         library = "confluent-kafka" if new else chance.choice(["kafka-python", "aiokafka", "confluent-kafka"])
         started.append(members.start(library, **(NEW if new else CLASSIC)))
+        if new:
+            modern.add(started[-1])
+
+    def may_freeze(member: Member) -> bool:
+        """The last one of the new protocol would find a classic group when it wakes up, as with Kafka, and librdkafka
+        gives up for good then."""
+        others = [other for other in started if other is not member]
+        return member not in modern or any(other in modern for other in others)
 
     started = [members.start("confluent-kafka", **NEW)]
+    modern = set(started)
     members.wait_shared(*started)
     for _ in range(scaled(test=20, soak=200)):
         source.produce(10)
@@ -168,9 +177,10 @@ def test_members_of_both_protocols_through_random_changes(members: Members) -> N
             started.pop(chance.randrange(len(started))).kill()
         else:
             frozen = started[chance.randrange(len(started))]
-            frozen.freeze()
-            members.wait_shared(*(member for member in started if member is not frozen))
-            frozen.thaw()
+            if may_freeze(frozen):
+                frozen.freeze()
+                members.wait_shared(*(member for member in started if member is not frozen))
+                frozen.thaw()
         members.wait_shared(*started)
     source.wait_read()
     for member in started:
