@@ -7,7 +7,8 @@ many tasks need not, so what an aggregation gave is kept beside the checkpoint b
 
 What this does not cover: Spark retries a failed task inside a running batch, and the rows that task had sent already
 are then there twice; so does speculative execution. Neither happens on a healthy `local[N]`. Nor are two runs of one
-job at once: nobody else may write with the same checkpoint.
+job at once: nobody else may write with the same checkpoint. And what a killed run had sent can be taken off only where
+it can be read, below the high watermark: in-sync replicas that lag for as long as the job takes to start again hide it.
 """
 
 from __future__ import annotations
