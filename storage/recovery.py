@@ -150,12 +150,12 @@ class Recovery:
                     raise CorruptLog(position, f"{header!r} does not follow offset {next_offset - 1}")
                 if last_offset - segment.base_offset > RELATIVE_OFFSET_MAX:
                     raise CorruptLog(position, f"{header!r} is out of the range of segment {segment.base_offset}")
-                if header.partition_leader_epoch != epoch or header.base_offset >= same_until:
-                    if header.partition_leader_epoch < epoch:
+                found = header.partition_leader_epoch
+                if found >= 0 and (found != epoch or header.base_offset >= same_until):
+                    if found < epoch:
                         raise CorruptLog(position, f"{header!r} follows a batch of epoch {epoch}")
-                    epoch = header.partition_leader_epoch
-                    if epoch >= 0:
-                        same_until = self._epochs.agree(epoch, header.base_offset)
+                    epoch = found
+                    same_until = self._epochs.agree(epoch, header.base_offset)
                 if header.producer_id >= 0:
                     marker = read_marker(view, header) if header.attributes & CONTROL_FLAG else None
                     replay(producers, header, marker, segment.txn_index)
