@@ -39,12 +39,13 @@ TURN_BYTES = 1 << 20
 #: Smaller ranges are copied, so that a small reply leaves in one system call and one packet.
 INLINE_BYTES_MAX = 1 << 14
 SCRATCH_BYTES = 1 << 18
-#: The first buffer of a stream that holds part of a frame.
+#: The first buffer of a stream that holds part of a small frame. A long one gets its memory as its bytes arrive, so
+#: that a claim costs nothing: this much at first, then this many times what is there.
 _OWN_BYTES_MIN = 1 << 14
+_CLAIM_BYTES = 1 << 12
+_GROWTH = 4
 #: A larger buffer is not kept once it is empty.
 _OWN_BYTES_KEPT = 5 << 18
-#: Frames up to this size get their memory at once; larger ones as their bytes arrive, so that a claim costs nothing.
-_TRUSTED_BYTES = 1 << 17
 _IOV_MAX = 256
 _JOIN_BYTES_MAX = 1 << 16
 _READ_AHEAD_BYTES = 4 << 20
@@ -239,7 +240,7 @@ class Stream:
             if len(own) > _OWN_BYTES_KEPT or _exported(own):
                 self._own = None
             return
-        if start + max(self._wanted, 4) <= len(own):
+        if start + max(self._wanted, 4) <= len(own) or (start == 0 and self._end < len(own)):
             return
         capacity = self._capacity(left)
         if capacity > len(own) or _exported(own):
@@ -253,7 +254,7 @@ class Stream:
     def _capacity(self, have: int) -> int:
         """How much memory the unfinished frame gets now, given the bytes of it that are here."""
         wanted = max(self._wanted, have + 4, _OWN_BYTES_MIN)
-        return wanted if wanted <= _TRUSTED_BYTES else min(wanted, max(_TRUSTED_BYTES, 2 * have))
+        return wanted if wanted == _OWN_BYTES_MIN else min(wanted, max(_CLAIM_BYTES, _GROWTH * have))
 
     def _readable_while_paused(self) -> None:
         try:

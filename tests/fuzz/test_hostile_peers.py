@@ -137,7 +137,7 @@ def test_slow_and_silent_connections(target: tuple[Daemon, list[str]]) -> None:
     broker, _ = target
     rss = broker.rss_bytes()
     held = []
-    for _ in range(scaled(test=200, soak=2000)):
+    for _ in range(scaled(test=1000, soak=2000)):
         sock = socket.create_connection((HOST, broker.port))
         # Announces 50 MB and sends almost nothing of it.
         sock.sendall(b"\x03\x00\x00\x00" + b"\x00\x00\x00\x09\x00\x00\x00\x01")
