@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections.abc import Iterator
 from functools import cached_property
@@ -81,7 +82,11 @@ class LoadedCluster(PylogdCluster):
         return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
     def signal(self, broker_id: int, number: int) -> None:
-        os.kill(self.nodes[broker_id].pid, number)
+        """SIGSTOP takes a moment; when this returns, nobody takes the broker for one that answers."""
+        pid = self.nodes[broker_id].pid
+        os.kill(pid, number)
+        if number == signal.SIGSTOP:
+            eventually(lambda: self.paused(pid))
 
 
 class Load:
