@@ -154,9 +154,13 @@ class FollowerView:
                 behind.pop(key, None)
             else:
                 behind[key] = target
+            watch = self._watches.get(key)
             if (
                 answer.error_code == 0
                 and answer.diverging_epoch.epoch < 0
                 and target.fetch_offset >= partition.log.log_end_offset
+                # Not if it came to this broker while the request waited: nobody would tell when it moves.
+                and watch is not None
+                and watch.partition is partition
             ):
                 dirty.pop(key, None)

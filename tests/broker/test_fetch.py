@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from pylogd.protocol.errors import ErrorCode
-from pylogd.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic
+from pylogd.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ForgottenTopic, ReplicaState
 from pylogd.runtime.files import ColdRead, FileRange
 from support.datanode import DataNode
 from support.produce import fetch_request, produce_request, records, values
@@ -412,3 +412,33 @@ def test_followers_read_to_the_log_end_and_move_the_watermark(node: DataNode, cl
     assert only(client.ask(fetch_request("t", 2, replica_id=2, leader_epoch=1), 12)).high_watermark == 2
     stranger = only(client.ask(fetch_request("t", 0, replica_id=3, leader_epoch=1), 12))
     assert stranger.error_code == ErrorCode.UNKNOWN_LEADER_EPOCH
+
+
+def test_a_partition_that_comes_while_a_follower_waits_is_watched(node: DataNode, client: Client) -> None:
+    """The follower has heard of it first; once the leader has it too, its records reach the follower."""
+    session_id = 0
+
+    def ask(epoch: int, *names: str, wait_ms: int = 0) -> FetchRequest:
+        asked = FetchPartition(partition=0, current_leader_epoch=1, fetch_offset=0, partition_max_bytes=1 << 20)
+        return FetchRequest(
+            replica_state=ReplicaState(2, -1),
+            max_wait_ms=wait_ms,
+            min_bytes=1,
+            session_id=session_id,
+            session_epoch=epoch,
+            topics=[FetchTopic(topic_id=name.encode().ljust(16, b"\0"), partitions=[asked]) for name in names],
+        )
+
+    def lead(name: str) -> None:
+        node.create_topic(name)
+        node.call(node.partition(name).become_leader, 1, (1, 2), (1, 2), 1)
+
+    lead("a")
+    session_id = client.ask(ask(0, "a"), 17).session_id
+    client.send(ask(1, "b", wait_ms=500), 17)
+    lead("b")
+    assert not any(part.records for topic in client.reply().responses for part in topic.partitions)
+    with node.client() as other:
+        fill(other, "b", [b"x"])
+    (topic,) = client.ask(ask(2), 17).responses
+    assert (topic.topic_id, values(topic.partitions[0].records)) == (b"b".ljust(16, b"\0"), [b"x"])
