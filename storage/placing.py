@@ -87,9 +87,8 @@ class Placing(Appending):
 
     def place(self, batches: list[memoryview], leader_epoch: int, now_ms: int) -> Placement | None:
         """Gives clients' batches their places for one write, from the first on, as far as nothing but that is to be
-        decided: up to one that has a producer, makes the log roll or is not in order. None
-        when that is the first one; `append_as_leader` says what is wrong with it. Nothing may be appended between this
-        and `Placement.write`."""
+        decided: up to one that has a producer, makes the log roll or is not in order. None when that is the first one;
+        `append_as_leader` says what is wrong with it. Nothing may be appended between this and `Placement.write`."""
         if self.offline or not self._plain or leader_epoch != self._epoch or now_ms > self._roll_now_ms:
             return None
         segment = self.active

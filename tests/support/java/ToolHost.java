@@ -23,9 +23,9 @@ import java.util.concurrent.atomic.AtomicReference;
  * two seconds and the tests call tools by the hundred.
  *
  * One JSON object per line in, {"main", "args", "stdin", "timeout_ms"}; one per line out, {"code", "stdout", "stderr",
- * "timed_out", "clients"}. A tool that ends through Exit is stopped by an Error, and the first status it asked for is its code,
- * as it would have been in a process of its own. On a time-out its shutdown hooks run, as on SIGTERM. The Verifiable*
- * tools use System.exit and the JVM's own hooks: they need a JVM of their own. Tools that rely on the end of their
+ * "timed_out", "clients"}. A tool that ends through Exit is stopped by an Error, and the first status it asked for is
+ * its code, as it would have been in a process of its own. On a time-out its shutdown hooks run, as on SIGTERM. The
+ * Verifiable* tools use System.exit and the JVM's own hooks: they need a JVM of their own. Tools that rely on the end of their
  * process leave clients behind, which go on dialling brokers that are no more: "clients" says how many there are.
  */
 public final class ToolHost {
