@@ -16,6 +16,7 @@ from pylogd.broker.dispatch import RequestContext
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.dynamic import usable, validate_change
 from pylogd.config.errors import ConfigError
+from pylogd.controller.decide.configs import APPEND, DELETE, OPERATION_NAMES, SET, SUBTRACT, changed_list
 from pylogd.controller.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -26,11 +27,6 @@ from pylogd.controller.image import (
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
-SET: Final = 0
-DELETE: Final = 1
-APPEND: Final = 2
-SUBTRACT: Final = 3
-_OPERATION_NAMES: Final = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 _FORWARDED: Final = (TOPIC_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
 _LOGGER = logging.getLogger("pylogd.broker.config")
@@ -129,7 +125,7 @@ def incremental_broker_values(ctx: RequestContext, resource: Any) -> dict[str, s
     values, _ = usable(stored, per_broker=bool(resource.resource_name))
     for config in resource.configs:
         operation, name = config.config_operation, config.name
-        if operation not in _OPERATION_NAMES:
+        if operation not in OPERATION_NAMES:
             raise _invalid(f"Unknown operations type {operation}")
         if operation == SET:
             values[name] = config.value
@@ -145,16 +141,9 @@ def _combined(name: str, operation: int, before: str | None, change: str) -> str
     if key is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Unknown config name: {name}")
     if key.type != "list":
-        verb = _OPERATION_NAMES[operation].lower()
+        verb = OPERATION_NAMES[operation].lower()
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Config value {verb} is not allowed for config key: {name}")
-    text = before if before is not None else key.to_text(key.default)
-    parts = text.split(",") if text else []
-    for part in change.split(","):
-        if operation == APPEND and part not in parts:
-            parts.append(part)
-        elif operation == SUBTRACT and part in parts:
-            parts.remove(part)
-    return ",".join(parts)
+    return changed_list(key.to_text(key.default) if before is None else before, operation, change)
 
 
 def change_logger_levels(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
@@ -170,7 +159,7 @@ def change_logger_levels(ctx: RequestContext, resource: Any, validate_only: bool
     for config in resource.configs:
         operation, name = config.config_operation, config.name
         if operation in (APPEND, SUBTRACT):
-            raise _invalid(f"{_OPERATION_NAMES[operation]} operation is not allowed for the BROKER_LOGGER resource")
+            raise _invalid(f"{OPERATION_NAMES[operation]} operation is not allowed for the BROKER_LOGGER resource")
         if operation not in (SET, DELETE):
             raise _invalid(f"Unknown operation type {operation} is not allowed for the BROKER_LOGGER resource")
         if name not in known:

@@ -26,7 +26,7 @@ SET = 0
 DELETE = 1
 APPEND = 2
 SUBTRACT = 3
-_OPERATIONS = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
+OPERATION_NAMES = {SET: "SET", DELETE: "DELETE", APPEND: "APPEND", SUBTRACT: "SUBTRACT"}
 
 MIN_ISR = "min.insync.replicas"
 CORDONED = "cordoned.log.dirs"
@@ -52,18 +52,18 @@ def _record(resource: Resource, name: str, value: str | None) -> VersionedRecord
     return ConfigRecord(resource_type=resource[0], resource_name=resource[1], name=name, value=value), 0
 
 
-def _parts(state: ControllerState, resource: Resource, key: str, value: str | None) -> list[str]:
-    if value is None:
-        value = state.rules.default(resource[0], key)
-    return [part for part in (value or "").split(",") if part]
-
-
-def _changes(given: str) -> list[str]:
-    """What is to be added or taken away; commas at the end say nothing."""
-    parts = given.split(",")
-    while given and parts and not parts[-1]:
-        parts.pop()
-    return parts
+def changed_list(before: str | None, operation: int, given: str) -> str:
+    """A list after APPEND or SUBTRACT; commas at the end of what is given say nothing."""
+    parts = [part for part in (before or "").split(",") if part]
+    changes = given.split(",")
+    while given and changes and not changes[-1]:
+        changes.pop()
+    for change in changes:
+        if operation == APPEND and change not in parts:
+            parts.append(change)
+        elif operation == SUBTRACT and change in parts:
+            parts.remove(change)
+    return ",".join(parts)
 
 
 def _check_exists(state: ControllerState, resource: Resource) -> None:
@@ -171,14 +171,9 @@ def incremental(
             value = None
         elif operation in (APPEND, SUBTRACT):
             if not state.rules.is_list(resource[0], key):
-                raise _invalid(f"Can't {_OPERATIONS[operation]} to key {key} because its type is not LIST.")
-            parts = _parts(state, resource, key, value)
-            for part in _changes(given or ""):
-                if operation == APPEND and part not in parts:
-                    parts.append(part)
-                elif operation == SUBTRACT and part in parts:
-                    parts.remove(part)
-            value = ",".join(parts)
+                raise _invalid(f"Can't {OPERATION_NAMES[operation]} to key {key} because its type is not LIST.")
+            stored = state.rules.default(resource[0], key) if before is None else before
+            value = changed_list(stored, operation, given or "")
         # Brokers reload what their config names (certificates) even when it is set to the same value again.
         if value != before or resource[0] == BROKER_RESOURCE:
             altered[key] = value
@@ -232,7 +227,7 @@ def incremental_alter_configs(state: ControllerState, request: Any, forwarded: b
         try:
             operations: dict[str, Operation] = {}
             for config in resource.configs:
-                if config.config_operation not in _OPERATIONS:
+                if config.config_operation not in OPERATION_NAMES:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown operation type {config.config_operation}.")
                 if config.name in operations:
                     raise KafkaError(ErrorCode.INVALID_REQUEST, "Error due to duplicate config keys")

@@ -256,6 +256,7 @@ def test_what_the_broker_refuses_is_not_forwarded(
 def test_list_operations_work_on_what_is_stored(node: Node) -> None:
     node.apply(default={}, broker={"log.cleanup.policy": "delete"})
     assert alter(node, BROKER, "1", ("log.cleanup.policy", APPEND, "compact")).error_code == 0
+    assert alter(node, BROKER, "1", ("log.cleanup.policy", APPEND, "compact,,")).error_code == 0
     assert alter(node, BROKER, "1", ("log.cleanup.policy", APPEND, "shred")).error_code == ErrorCode.INVALID_REQUEST
     assert alter(node, BROKER, "1", ("log.cleanup.policy", SUBTRACT, "delete")).error_code == 0
     assert alter(node, BROKER, "1", ("log.cleanup.policy", DELETE, None)).error_code == 0

@@ -15,6 +15,7 @@ from pylogd.broker import main as command
 from pylogd.broker import meta_properties
 from pylogd.config.docs import reference
 from support.broker import Pylogd
+from support.pause import pause
 from support.ports import free_ports
 from support.wait import eventually
 
@@ -149,7 +150,7 @@ def test_a_second_signal_ends_it_at_once(new_pylogd: Callable[..., Pylogd]) -> N
     assert node.process is not None
     eventually(lambda: " ready: node 2" in node.log_text())
     # A clean shutdown asks the controller first, and this one does not answer.
-    controller.process.send_signal(signal.SIGSTOP)
+    pause(controller.process.pid)
     try:
         node.process.send_signal(signal.SIGTERM)
         eventually(lambda: "shutting down" in node.log_text())

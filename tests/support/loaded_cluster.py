@@ -7,7 +7,6 @@ import signal
 import threading
 from collections.abc import Iterator
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, Producer, TopicPartition
@@ -16,6 +15,7 @@ from pylogd.protocol.messages import alter_partition_reassignments as reassign
 from pylogd.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 
 from support.cluster import PylogdCluster
+from support.pause import is_paused, pause
 from support.rawclient import Client
 from support.wait import eventually
 
@@ -45,7 +45,7 @@ class LoadedCluster(PylogdCluster):
         """(leader, in-sync replicas) as each broker that runs has it; the leader is -1 when it knows of none."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)])
         for node in self.nodes.values():
-            if node.running and not self.paused(node.pid):
+            if node.running and not is_paused(node.pid):
                 with Client(node.port) as client:
                     found = client.ask(request, 12).topics[0]
                 if found.partitions:
@@ -56,10 +56,6 @@ class LoadedCluster(PylogdCluster):
     def state(self, topic: str) -> tuple[int, set[int]]:
         """As the first broker that runs has it and knows of the topic."""
         return next((view for view in self._views(topic) if view != (-1, set())), (-1, set()))
-
-    @staticmethod
-    def paused(pid: int) -> bool:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
 
     def wait_in_sync(self, topic: str, *members: int) -> None:
         eventually(lambda: self.state(topic)[1] == set(members or self.nodes), timeout_s=60)
@@ -82,11 +78,11 @@ class LoadedCluster(PylogdCluster):
         return b"".join(path.read_bytes() for path in sorted(directory.glob("*.log")))
 
     def signal(self, broker_id: int, number: int) -> None:
-        """SIGSTOP takes a moment; when this returns, nobody takes the broker for one that answers."""
         pid = self.nodes[broker_id].pid
-        os.kill(pid, number)
         if number == signal.SIGSTOP:
-            eventually(lambda: self.paused(pid))
+            pause(pid)
+        else:
+            os.kill(pid, number)
 
 
 class Load:

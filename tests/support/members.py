@@ -17,6 +17,7 @@ from typing import Any
 
 from support.clients import CLIENTS, Message
 from support.jvm import tool_command
+from support.pause import pause
 from support.wait import eventually
 
 LIBRARIES = ["kafka-python", "aiokafka", "confluent-kafka"]
@@ -87,7 +88,7 @@ class Member:
         self._readers[0].join(10)
 
     def freeze(self) -> None:
-        self.process.send_signal(signal.SIGSTOP)
+        pause(self.process.pid)
 
     def thaw(self) -> None:
         self.process.send_signal(signal.SIGCONT)
