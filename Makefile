@@ -77,11 +77,13 @@ $(WHEEL_VENV)/.current: $(WHEEL_READY) $(SOURCES) README.md
 
 lint: $(DEV_READY) $(WHEEL_VENV)/.current
 	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
 	cd $(WHEEL_VENV) && bin/mypy --config-file ../../pyproject.toml --cache-dir ../../.mypy_cache -p pylogd
 	$(WHEEL_BIN)/lint-imports --no-cache
 
 format: $(DEV_READY)
 	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
 
 clean:
 	rm -rf $(VENV) .venvs .cache build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

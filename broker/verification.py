@@ -159,9 +159,7 @@ class TransactionVerifier:
         elif response.error_code:
             code = ErrorCode(response.error_code)  # type: ignore[call-arg]
             for question in questions.values():
-                question.fail(
-                    ErrorCode.INVALID_TXN_STATE if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code
-                )
+                question.fail(ErrorCode.INVALID_TXN_STATE if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED else code)
         else:
             for result in response.results_by_transaction:
                 answered = questions.pop(result.transactional_id, None)

@@ -290,9 +290,7 @@ class _PartitionCheck:
         else:
             self._epoch = epoch
 
-    def _transaction(
-        self, header: BatchHeader, batch: memoryview, markers: list[tuple[int, int | None, int]]
-    ) -> None:
+    def _transaction(self, header: BatchHeader, batch: memoryview, markers: list[tuple[int, int | None, int]]) -> None:
         producer_id = header.producer_id
         if not header.is_control:
             certain = not self._unseen or producer_id in self._seen_ending

@@ -183,4 +183,3 @@ class Offsets:
         for topic, offsets in self.by_group.get(group_id, {}).items():
             for partition, offset in offsets.items():
                 yield topic, partition, offset
-

@@ -35,9 +35,7 @@ def handle(ctx: RequestContext, request: EndTxnRequest) -> Deferred:
     return reply
 
 
-def error_response(
-    ctx: RequestContext, request: EndTxnRequest, code: ErrorCode, message: str | None
-) -> EndTxnResponse:
+def error_response(ctx: RequestContext, request: EndTxnRequest, code: ErrorCode, message: str | None) -> EndTxnResponse:
     if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
         code = ErrorCode.INVALID_PRODUCER_EPOCH
     return EndTxnResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)

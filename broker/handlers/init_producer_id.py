@@ -22,9 +22,7 @@ from pylogd.protocol.messages.init_producer_id import InitProducerIdRequest, Ini
 _PRODUCER_FENCED = 4
 
 
-def handle(
-    ctx: RequestContext, request: InitProducerIdRequest
-) -> Deferred | Awaitable[InitProducerIdResponse]:
+def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Deferred | Awaitable[InitProducerIdResponse]:
     if (request.producer_id == -1) != (request.producer_epoch == -1):
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     if request.transactional_id is None:

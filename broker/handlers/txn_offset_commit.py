@@ -60,9 +60,7 @@ def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCom
     return reply
 
 
-def _split(
-    ctx: RequestContext, request: TxnOffsetCommitRequest
-) -> tuple[list[Commit], TxnOffsetCommitResponse]:
+def _split(ctx: RequestContext, request: TxnOffsetCommitRequest) -> tuple[list[Commit], TxnOffsetCommitResponse]:
     """The commits to partitions that exist, each with its place in the response."""
     commits: list[Commit] = []
     topics = []
@@ -107,9 +105,7 @@ def _verify(ctx: RequestContext, request: TxnOffsetCommitRequest, shard: Shard, 
             reply.fail(code)
 
     node.verifier.ask(
-        Question(
-            request.transactional_id, request.producer_id, request.producer_epoch, [partition], operation, done
-        )
+        Question(request.transactional_id, request.producer_id, request.producer_epoch, [partition], operation, done)
     )
 
 
@@ -124,9 +120,7 @@ def _commit(
     try:
         shard = ctx.node.groups.shard_of(request.group_id)
         shard.submit(
-            lambda effects: shard.state.commit_in_transaction(
-                effects, reply, request, ctx.version, commits, response
-            ),
+            lambda effects: shard.state.commit_in_transaction(effects, reply, request, ctx.version, commits, response),
             reply,
             producer=(request.producer_id, request.producer_epoch),
             guard=guard,

@@ -43,9 +43,7 @@ def handle(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
     raise ValueError(f"a response of API {key} is not one of the quorum's")
 
 
-def _common(
-    node: RaftNode, error: int, leader_id: int, epoch: int, endpoints: Endpoints, now_ms: int
-) -> bool | None:
+def _common(node: RaftNode, error: int, leader_id: int, epoch: int, endpoints: Endpoints, now_ms: int) -> bool | None:
     """What every answer says about epoch and leader. None: nothing stands in the way of reading the rest."""
     leader = None if leader_id < 0 else leader_id
     if epoch < node.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:

@@ -1,5 +1,7 @@
 """Pipelines as declared jobs: what `pylogd spark run` runs, for use from Python.
 
+A topic into Parquet files:
+
     lake = Sink(name="lake", input="orders", output="lake", schema="id BIGINT")
     run(Job(checkpoints="checkpoints", pipelines=[lake]), session())
 """

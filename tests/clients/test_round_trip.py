@@ -122,9 +122,7 @@ def test_log_append_time(client: Client, broker: Daemon, admin: Admin, topic_nam
     assert all(before <= (m.timestamp or 0) <= after for m in found)
 
 
-def test_timestamp_outside_its_bounds_is_refused(
-    client: Client, broker: Daemon, admin: Admin, topic_name: str
-) -> None:
+def test_timestamp_outside_its_bounds_is_refused(client: Client, broker: Daemon, admin: Admin, topic_name: str) -> None:
     admin.create(topic_name, message_timestamp_before_max_ms=60_000)
     now = int(time.time() * 1000)
     with pytest.raises(Exception, match=r"(?i)timestamp"):

@@ -44,9 +44,7 @@ def test_committed_is_read_and_aborted_is_not(
                 producer.abort()
     for partition in (0, 1):
         # The markers follow the answer to EndTxn.
-        eventually(
-            lambda p=partition: read(broker.bootstrap, topic_name, committed=True, partition=p) == committed[p]
-        )
+        eventually(lambda p=partition: read(broker.bootstrap, topic_name, committed=True, partition=p) == committed[p])
         assert read(broker.bootstrap, topic_name, committed=False, partition=partition) == everything[partition]
 
 

@@ -198,7 +198,7 @@ def test_sessions_run_out_one_at_a_time() -> None:
     state = new_state(3)
     state.heartbeats.activate(state.image, 0)
     state.heartbeats.touch(1, 101, 5000)
-    assert brokers.fence_stale_broker(state, 9000) [:3] == ([], False, True)
+    assert brokers.fence_stale_broker(state, 9000)[:3] == ([], False, True)
     fenced = []
     while True:
         decision = brokers.fence_stale_broker(state, 9001)

@@ -62,9 +62,7 @@ NOT_SERVED = {17, 29, 30, 31, 36, 38, 39, 40, 41, 48, 49, 50, 51, *range(76, 80)
 @scenario
 def api_versions(talker: Talker) -> None:
     for version in versions("ApiVersions"):
-        answer = talker.ask_quietly(
-            "ApiVersions", version, client_software_name="tests", client_software_version="1.0"
-        )
+        answer = talker.ask_quietly("ApiVersions", version, client_software_name="tests", client_software_version="1.0")
         talker.note("error", version, answer.error_code)
         supported = [(f.name, f.min_version, f.max_version) for f in answer.supported_features]
         talker.note("features", version, sorted(supported))
@@ -190,9 +188,7 @@ def idempotent_produce(talker: Talker) -> None:
         "InitProducerId", 4, transactional_id=None, transaction_timeout_ms=1000, producer_id=pid, producer_epoch=3
     )
     talker.note("init again", 4, (bumped.error_code, bumped.producer_epoch, bumped.producer_id == pid))
-    described = talker.ask_quietly(
-        "DescribeProducers", 0, topics=[{"name": "idempotent", "partition_indexes": [0, 7]}]
-    )
+    described = talker.ask_quietly("DescribeProducers", 0, topics=[{"name": "idempotent", "partition_indexes": [0, 7]}])
     for part in described.topics[0].partitions:
         rows = [
             (p.producer_epoch, p.last_sequence, p.coordinator_epoch, p.current_txn_start_offset)

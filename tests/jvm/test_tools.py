@@ -205,9 +205,7 @@ def test_cluster_id(kafka_tools: Tools) -> None:
 
 def test_leader_election(kafka_tools: Tools, admin: Admin, topic_name: str) -> None:
     admin.create(topic_name)
-    text = kafka_tools.run(
-        "leader-election", "--election-type", "preferred", "--topic", topic_name, "--partition", "0"
-    )
+    text = kafka_tools.run("leader-election", "--election-type", "preferred", "--topic", topic_name, "--partition", "0")
     assert "Valid replica already elected" in text
 
 

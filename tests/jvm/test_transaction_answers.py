@@ -414,10 +414,14 @@ def isolation(talker: TransactionTalker) -> None:
                     topics=[{"topic": "isolated", "topic_id": topic_id, "partitions": [partition]}],
                 )
                 [found] = answer.responses[0].partitions
-                aborted = None if found.aborted_transactions is None else [
-                    (talker.plain(row.producer_id, 0, "producer_id"), row.first_offset)
-                    for row in found.aborted_transactions
-                ]
+                aborted = (
+                    None
+                    if found.aborted_transactions is None
+                    else [
+                        (talker.plain(row.producer_id, 0, "producer_id"), row.first_offset)
+                        for row in found.aborted_transactions
+                    ]
+                )
                 talker.note("Fetch", version, [found.high_watermark, found.last_stable_offset, str(aborted)])
                 talker.note("records", version, len(bytes(found.records or b"")))
             for timestamp in (-1, -2, -3):
@@ -429,9 +433,7 @@ def isolation(talker: TransactionTalker) -> None:
                     topics=[
                         {
                             "name": "isolated",
-                            "partitions": [
-                                {"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}
-                            ],
+                            "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": timestamp}],
                         }
                     ],
                 )

@@ -36,9 +36,7 @@ def test_read_committed(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Pat
     committed: list[tuple[None, bytes]] = []
     everything: list[tuple[None, bytes]] = []
     with ExitStack() as stack:
-        producers = [
-            stack.enter_context(ConfluentTransactions(kafka.bootstrap, f"{topic_name}-{n}")) for n in range(2)
-        ]
+        producers = [stack.enter_context(ConfluentTransactions(kafka.bootstrap, f"{topic_name}-{n}")) for n in range(2)]
         for round_ in range(12):
             for n, producer in enumerate(producers):
                 producer.begin()

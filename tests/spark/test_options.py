@@ -167,9 +167,7 @@ def test_stream_from(spark: Any, kafka: Kafka, topic_name: str, tmp_path: Path) 
     other = kafka.create(f"{topic_name}.other", PARTITIONS)
     kafka.produce(other, numbered(range(3)))
     run()
-    wanted = {
-        name: places(topic_name, [range(at, RECORDS + 5) for at in first]) for name, (_, first) in cases.items()
-    }
+    wanted = {name: places(topic_name, [range(at, RECORDS + 5) for at in first]) for name, (_, first) in cases.items()}
     everything = places(topic_name, [range(RECORDS + 5)] * PARTITIONS)
     wanted["pattern"] = everything | places(other, [range(3)] * PARTITIONS)
     wanted["assign"] = {place for place in everything if place[1] == 1}

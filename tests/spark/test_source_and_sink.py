@@ -42,9 +42,7 @@ def test_headers_partitions_and_nulls(spark: Any, kafka: Kafka, topic_name: str)
         (row.partition, row.key and row.key.decode(), row.value and row.value.decode(), row.headers) for row in found
     ]
     numbers = sorted((int(headers[0].value), part, key, value) for part, key, value, headers in texts)
-    assert numbers == [
-        (n, n % 3, None if n % 2 else str(n), None if n % 5 == 0 else str(n)) for n in range(30)
-    ]
+    assert numbers == [(n, n % 3, None if n % 2 else str(n), None if n % 5 == 0 else str(n)) for n in range(30)]
     assert all([(h.key, h.value is None) for h in row.headers] == [("n", False), ("n", True)] for row in found)
 
 

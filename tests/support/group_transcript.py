@@ -166,9 +166,7 @@ class Play(ConsumerVerbs):
             member_id=options["member"],
             group_instance_id=options.get("instance"),
             protocol_name=options.get("protocol"),
-            assignments=[
-                sync_group.SyncGroupRequestAssignment(name, embed(data)) for name, data in given
-            ],
+            assignments=[sync_group.SyncGroupRequestAssignment(name, embed(data)) for name, data in given],
         )
         self.run(lambda effects: self.state.sync(effects, label, request), label)
 

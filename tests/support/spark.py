@@ -88,6 +88,7 @@ def places(frame: Any) -> list[tuple[int, int]]:
 
 # -- queries
 
+
 def finish(query: Any) -> Any:
     """Waits for the end of a query that ends by itself."""
     try:

@@ -121,9 +121,7 @@ class Play:
     def _init(self, transactional_id: str, options: dict[str, str]) -> None:
         expected = _identity(options["expect"]) if "expect" in options else None
         timeout_ms = int(options.get("timeout", 5000))
-        self.run(
-            lambda effects: self.state.init_producer_id(effects, Asked, transactional_id, timeout_ms, expected)
-        )
+        self.run(lambda effects: self.state.init_producer_id(effects, Asked, transactional_id, timeout_ms, expected))
 
     def _ask(self, what: str, words: list[str], version: int) -> None:
         transactional_id, identity = words[0], _identity(words[1])
