@@ -16,6 +16,7 @@ from pylogd.protocol.uuids import ZERO
 from support.daemon import Daemon
 from support.jvm import java
 from support.kafka import ApacheKafka
+from support.scale import SOAK
 from support.target import TARGET, TARGETS
 from support.transcript import Talker, differences, talking
 from support.wait import eventually
@@ -26,6 +27,7 @@ SETTINGS = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
+    "offsets.retention.minutes": "1",
     "offsets.retention.check.interval.ms": "300",
     "transactional.id.expiration.ms": "3000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "300",
@@ -110,7 +112,7 @@ def join(talker: Talker, group: str, kind: str) -> str:
     """A group of one in generation 1; its member."""
     asked = {
         "group_id": group,
-        "session_timeout_ms": 60_000,
+        "session_timeout_ms": 300_000,
         "rebalance_timeout_ms": 60_000,
         "protocol_type": kind,
         "protocols": [{"name": "range", "metadata": SUBSCRIPTION}],
@@ -149,29 +151,37 @@ def left(talker: Talker, group: str) -> None:
     talker.ask("DescribeGroups", 6, groups=[group])
 
 
-def offsets_expire(talker: Talker) -> None:
-    """By a time of their own. Which of them, the state of the group and its subscription say."""
+def offsets_expire(talker: Talker, version: int, retention_ms: int) -> None:
+    """Which of them, the state of the group and its subscription say."""
+    simple, member, foreign, empty = (f"{kind}-{version}" for kind in ("simple", "member", "foreign", "empty"))
+    commit(talker, version, simple, retention_ms)
+    for group, kind in ((member, "consumer"), (foreign, "connect"), (empty, "consumer")):
+        who = join(talker, group, kind)
+        commit(talker, version, group, retention_ms, generation_id_or_member_epoch=1, member_id=who)
+        if group == empty:
+            talker.ask_quietly("LeaveGroup", 5, group_id=group, members=[{"member_id": who}])
+    eventually(lambda: offsets(talker, simple) == 0 == offsets(talker, empty), timeout_s=120)
+    eventually(lambda: offsets(talker, member) == 1, timeout_s=120)
+
+    def gone() -> bool:
+        """Whoever has no offsets and no members is gone with the next look at it."""
+        listed = talker.ask_quietly("ListGroups", 4).groups
+        return not {simple, empty}.intersection(row.group_id for row in listed)
+
+    eventually(gone)
+    for group in (simple, member, foreign, empty):
+        left(talker, group)
+
+
+def offsets_expire_by_a_time_of_their_own(talker: Talker) -> None:
     for version in (2, 3, 4):
-        simple, member, foreign, empty = (f"{kind}-{version}" for kind in ("simple", "member", "foreign", "empty"))
         commit(talker, version, f"lasting-{version}", 3_600_000)
-        commit(talker, version, simple, 1)
-        for group, kind in ((member, "consumer"), (foreign, "connect"), (empty, "consumer")):
-            who = join(talker, group, kind)
-            commit(talker, version, group, 1, generation_id_or_member_epoch=1, member_id=who)
-            if group == empty:
-                talker.ask_quietly("LeaveGroup", 5, group_id=group, members=[{"member_id": who}])
-        eventually(lambda: offsets(talker, simple) == 0 == offsets(talker, empty))  # noqa: B023
-        eventually(lambda: offsets(talker, member) == 1)  # noqa: B023
-        # Whoever has no offsets and no members is gone with the next look at it.
-        names = {simple, empty}
+        offsets_expire(talker, version, 1)
+        left(talker, f"lasting-{version}")
 
-        def gone(names: set[str] = names) -> bool:
-            listed = talker.ask_quietly("ListGroups", 4).groups
-            return not names.intersection(row.group_id for row in listed)
 
-        eventually(gone)
-        for group in (f"lasting-{version}", simple, member, foreign, empty):
-            left(talker, group)
+def offsets_expire_by_the_retention_of_the_broker(talker: Talker) -> None:
+    offsets_expire(talker, 8, -1)
 
 
 def transactional_ids_expire(talker: Talker) -> None:
@@ -231,8 +241,10 @@ def groups_may_only_be_upgraded(talker: Talker) -> None:
     talker.note("heartbeat", 4, again.error_code)
 
 
-SCENARIOS: list[Callable[[Talker], None]] = [
-    offsets_expire,
+MINUTES = pytest.mark.skipif(not SOAK, reason="takes two minutes (PYLOGD_SOAK=1)")
+SCENARIOS: list[Any] = [
+    offsets_expire_by_a_time_of_their_own,
+    pytest.param(offsets_expire_by_the_retention_of_the_broker, marks=MINUTES),
     transactional_ids_expire,
     transactions_time_out,
     groups_may_only_be_upgraded,
