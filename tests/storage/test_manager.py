@@ -1,61 +1,26 @@
-"""Several directories, thousands of logs: lazy loading, checkpoints, deletion, failures, group commit, clean and
-unclean stops."""
+"""Several directories, thousands of logs: lazy loading, checkpoints, deletion, clean and unclean stops."""
 
 from __future__ import annotations
 
 import asyncio
-import errno
 import json
 import logging
-import random
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated_files import SimulatedFileSystem
-from pylogd.runtime.workers import InlineWorkers, Workers
-from pylogd.storage import checkpoint, flushing
+from pylogd.runtime.workers import Workers
+from pylogd.storage import checkpoint
 from pylogd.storage.cleaner import LogCleaner
 from pylogd.storage.config import LogConfig
 from pylogd.storage.directory import DirectoryInUse, aside_name
-from pylogd.storage.manager import DuplicatePartition, LogManager, NoDirectory
+from pylogd.storage.manager import DuplicatePartition
 from pylogd.storage.settings import ManagerSettings
 from support.logs import NOW_MS, append, batch, read_all
-
-TOPIC_ID = bytes(range(16))
-
-
-def run(main: Callable[[], Awaitable[None]]) -> None:
-    asyncio.run(main())  # type: ignore[arg-type]
-
-
-def manager(files: FileSystem, paths: list[str], **options: Any) -> LogManager:
-    """On the running loop, with jobs in place and time standing still."""
-    config = options.pop("config", LogConfig(segment_bytes=2000, file_delete_delay_ms=0))
-    loop = asyncio.get_running_loop()
-    workers = options.pop("workers", None) or InlineWorkers(loop)
-    made = LogManager(
-        loop,
-        files,
-        ManualClock(NOW_MS),
-        workers,
-        paths,
-        settings=options.pop("settings", ManagerSettings(file_delete_delay_ms=0)),
-        config_for=lambda topic: config,
-        chance=random.Random(3),
-        **options,
-    )
-    made.open()
-    return made
-
-
-async def settle() -> None:
-    for _ in range(20):
-        await asyncio.sleep(0)
+from support.managers import TOPIC_ID, manager, run, settle
 
 
 def test_a_clean_stop_is_remembered_and_logs_load_when_asked_for() -> None:
@@ -336,231 +301,6 @@ def test_a_partition_with_broken_metadata_stays_closed_alone() -> None:
         other = logs.get("t", 1)
         assert other is not None
         assert other.log_end_offset == 1
-        await logs.close()
-
-    run(main)
-
-
-# -- failure
-
-
-def test_a_failing_directory_takes_only_its_own_partitions_offline() -> None:
-    files = SimulatedFileSystem()
-    lost: list[tuple[str, list[tuple[str, int]]]] = []
-
-    async def main() -> None:
-        logs = manager(
-            files, ["/a", "/b"], on_directory_failure=lambda directory, keys: lost.append((directory.path, keys))
-        )
-        for partition in range(4):
-            append(logs.create("t", partition), batch())
-        bad = logs.get("t", 0)
-        assert bad is not None
-        files.faults["fsync"] = errno.EIO
-        logs.flusher.request(bad)
-        await settle()
-        files.faults.clear()
-        assert lost == [("/a", [("t", 0), ("t", 2)])]
-        for partition, works in ((0, False), (1, True), (2, False), (3, True)):
-            log = logs.get("t", partition)
-            assert log is not None
-            if works:
-                append(log, batch())
-                assert len(read_all(log)) == 2
-            else:
-                with pytest.raises(KafkaError) as refused:
-                    append(log, batch())
-                assert refused.value.code == ErrorCode.KAFKA_STORAGE_ERROR
-        # New partitions go where there is a disk, and the failed one gets no marker.
-        assert logs.create("u", 0).directory == "/b/u-0"
-        with pytest.raises(KafkaError):
-            logs.delete("t", 0)
-        await logs.close()
-        assert files.exists("/b/.kafka_cleanshutdown")
-        assert not files.exists("/a/.kafka_cleanshutdown")
-
-    run(main)
-
-
-def test_a_directory_that_cannot_be_opened_is_offline_from_the_start(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("not a directory")
-
-    async def main() -> None:
-        logs = manager(FileSystem(), [f"{tmp_path}/good", f"{tmp_path}/file"])
-        assert [directory.online for directory in logs.directories] == [True, False]
-        assert logs.create("t", 0).directory.startswith(f"{tmp_path}/good")
-        await logs.close()
-        with pytest.raises(NoDirectory, match="none of the log directories"):
-            manager(FileSystem(), [f"{tmp_path}/file"])
-
-    run(main)
-
-
-def test_a_full_disk_is_said_once_and_again_when_it_has_room(caplog: pytest.LogCaptureFixture) -> None:
-    files = SimulatedFileSystem()
-    caplog.set_level(logging.INFO)
-
-    async def main() -> None:
-        logs = manager(files, ["/d"], config=LogConfig(index_interval_bytes=0))
-        log = logs.create("t", 0)
-        append(log, batch(size=100))
-        files.capacity_bytes = files._used_bytes() + 10
-        for _ in range(3):
-            with pytest.raises(KafkaError):
-                append(log, batch(size=100))
-        assert caplog.text.count("is full") == 1
-        assert logs.directories[0].online
-        files.capacity_bytes = None
-        append(log, batch(size=100))
-        assert caplog.text.count("has room again") == 1
-        await logs.close()
-
-    run(main)
-
-
-def test_a_full_disk_defers_the_group_commit() -> None:
-    files = SimulatedFileSystem()
-
-    async def main() -> None:
-        logs = manager(files, ["/d"])
-        log = logs.create("t", 0)
-        append(log, batch(), epoch=4)
-        files.capacity_bytes = files._used_bytes()
-        logs.flusher.request(log)
-        await settle()
-        assert (logs.directories[0].online, logs.directories[0].disk_full, log.flushed_offset) == (True, True, 0)
-        files.capacity_bytes = None
-        logs.flusher.request(log)
-        await settle()
-        assert log.flushed_offset == 1
-        await logs.close()
-
-    run(main)
-
-
-def test_a_deferred_flush_comes_back_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A durable follower neither fetches nor writes before its log is flushed: nobody else would ask again."""
-    monkeypatch.setattr(flushing, "FLUSH_RETRY_S", 0.01)
-    files = SimulatedFileSystem()
-
-    async def main() -> None:
-        logs = manager(files, ["/d"])
-        log = logs.create("t", 0)
-        append(log, batch(), epoch=4)
-        files.capacity_bytes = files._used_bytes()
-        logs.flusher.request(log)
-        await settle()
-        assert log.flushed_offset == 0
-        files.capacity_bytes = None
-        async with asyncio.timeout(20):
-            while log.flushed_offset < 1:
-                await asyncio.sleep(0.01)
-        await logs.close()
-
-    run(main)
-
-
-def test_the_floor_of_free_space_warns_once(caplog: pytest.LogCaptureFixture) -> None:
-    files = SimulatedFileSystem()
-    caplog.set_level(logging.INFO)
-
-    async def main() -> None:
-        logs = manager(files, ["/d"], settings=ManagerSettings(disk_free_floor_bytes=1000))
-        files.capacity_bytes = 500
-        await logs.maintenance.watch_free_space()
-        await logs.maintenance.watch_free_space()
-        assert caplog.text.count("pylogd.disk.free.floor.bytes") == 1
-        files.capacity_bytes = None
-        await logs.maintenance.watch_free_space()
-        assert caplog.text.count("above the floor again") == 1
-        logs.abandon()
-
-    run(main)
-
-
-# -- flushing
-
-
-def test_concurrent_appends_share_one_fsync(tmp_path: Path) -> None:
-    class CountingFiles(FileSystem):
-        pass
-
-    async def main() -> None:
-        loop = asyncio.get_running_loop()
-        workers = Workers(loop, 2)
-        logs = manager(CountingFiles(), [str(tmp_path)], workers=workers, config=LogConfig(flush_messages=1))
-        log = logs.create("t", 0)
-        moves: list[int] = []
-        reached = asyncio.Event()
-
-        def moved(flushed: object) -> None:
-            moves.append(log.flushed_offset)
-            if log.flushed_offset == 100:
-                reached.set()
-
-        log.on_flushed = moved
-        for _ in range(100):
-            append(log, batch())
-        await asyncio.wait_for(reached.wait(), 20)
-        # The first fsync covers what was there when it began, the second one everything else.
-        assert moves == [1, 100]
-        await logs.close()
-        workers.close()
-
-    run(main)
-
-
-def test_the_scheduler_flushes_what_is_old() -> None:
-    files = SimulatedFileSystem()
-
-    async def main() -> None:
-        logs = manager(files, ["/d"], config=LogConfig(flush_ms=1000))
-        log = logs.create("t", 0)
-        append(log, batch())
-        await logs.maintenance.flush_dirty_logs()
-        assert log.flushed_offset == 0
-        assert isinstance(logs.clock, ManualClock)
-        logs.clock.advance(1000)
-        await logs.maintenance.flush_dirty_logs()
-        await settle()
-        assert log.flushed_offset == 1
-        await logs.close()
-
-    run(main)
-
-
-def test_recovered_logs_that_acknowledge_by_flush_are_flushed() -> None:
-    files = SimulatedFileSystem()
-    config = LogConfig(segment_bytes=300, flush_messages=1)
-
-    async def main() -> None:
-        logs = manager(files, ["/d"])
-        log = logs.create("t", 0)
-        for _ in range(10):
-            append(log, batch())
-        logs.abandon()
-        logs = manager(files, ["/d"], config=config)
-        await logs.recover()
-        await settle()
-        recovered = logs.get("t", 0)
-        assert recovered is not None
-        assert recovered.flushed_offset == 10
-        assert not any(segment.indexes_unsynced for segment in recovered.segments.snapshot()[:-1])
-        await logs.close()
-
-    run(main)
-
-
-def test_a_roll_makes_the_closed_segment_durable() -> None:
-    files = SimulatedFileSystem()
-
-    async def main() -> None:
-        logs = manager(files, ["/d"])
-        log = logs.create("t", 0)
-        for _ in range(40):
-            append(log, batch(size=100))
-        await settle()
-        assert log.flushed_offset == log.active.base_offset > 0
         await logs.close()
 
     run(main)
