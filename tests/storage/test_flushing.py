@@ -15,13 +15,10 @@ from support.managers import manager, run, settle
 
 
 def test_concurrent_appends_share_one_fsync(tmp_path: Path) -> None:
-    class CountingFiles(FileSystem):
-        pass
-
     async def main() -> None:
         loop = asyncio.get_running_loop()
         workers = Workers(loop, 2)
-        logs = manager(CountingFiles(), [str(tmp_path)], workers=workers, config=LogConfig(flush_messages=1))
+        logs = manager(FileSystem(), [str(tmp_path)], workers=workers, config=LogConfig(flush_messages=1))
         log = logs.create("t", 0)
         moves: list[int] = []
         reached = asyncio.Event()
