@@ -20,7 +20,7 @@ from support.daemon import Daemon
 from support.jvm import ToolHost, compiled, tool_command
 from support.members import Members
 from support.rawclient import Client
-from support.tools import Tools, assert_files_clean, dump
+from support.tools import Tools, assert_files_clean, dump, group_rows
 from support.transcript import build
 from support.wait import eventually
 
@@ -44,14 +44,6 @@ def members(broker: Daemon, topic_name: str) -> Iterator[Members]:
     made.stop()
 
 
-def rows(text: str, *columns: str) -> list[tuple[str, ...]]:
-    """The columns of the tool's table, sorted."""
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    start = next(n for n, words in enumerate(lines) if words[0] == "GROUP")
-    places = [lines[start].index(name) for name in columns]
-    return sorted(tuple(words[place] for place in places) for words in lines[start + 1 :])
-
-
 def test_describe_a_live_group(kafka_tools: Tools, members: Members) -> None:
     member = members.start("confluent-kafka", group_instance_id="i", **NEW)
     members.wait_shared(member)
@@ -63,13 +55,13 @@ def test_describe_a_live_group(kafka_tools: Tools, members: Members) -> None:
 
     wanted = [(topic, "0", "10", "10", "0"), (topic, "1", "10", "10", "0")]
     columns = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
-    eventually(lambda: rows(described(), *columns) == wanted)
+    eventually(lambda: group_rows(described(), *columns) == wanted)
     verbose = described("--members", "--verbose")
-    assert rows(verbose, "GROUP-INSTANCE-ID", "#PARTITIONS", "CURRENT-EPOCH", "TARGET-EPOCH") == [
+    assert group_rows(verbose, "GROUP-INSTANCE-ID", "#PARTITIONS", "CURRENT-EPOCH", "TARGET-EPOCH") == [
         ("i", "2", "2", "2")
     ], verbose
     assert f"{topic}:0,1" in verbose.replace("(", ":").replace(")", "")
-    assert rows(described("--state"), "STATE", "#MEMBERS") == [("Stable", "1")]
+    assert group_rows(described("--state"), "STATE", "#MEMBERS") == [("Stable", "1")]
     assert "uniform" in described("--state")
     listed = kafka_tools.run("consumer-groups", "--list", "--state", "--type", "consumer")
     assert [group, "Consumer", "Stable"] in [line.split() for line in listed.splitlines()]
@@ -89,7 +81,7 @@ def test_console_consumer_in_a_group(kafka_tools: Tools, members: Members) -> No
     assert len(first) == 8
     assert sorted(first + second, key=int) == sorted([str(n) for n in range(10)] * 2, key=int)
     text = kafka_tools.run("consumer-groups", "--describe", "--group", members.group)
-    assert [row[1] for row in rows(text, "PARTITION", "CURRENT-OFFSET")] == ["10", "10"]
+    assert [row[1] for row in group_rows(text, "PARTITION", "CURRENT-OFFSET")] == ["10", "10"]
     assert "successful" in kafka_tools.run("consumer-groups", "--delete", "--group", members.group)
     assert members.group not in kafka_tools.run("consumer-groups", "--list").split()
 

@@ -18,7 +18,7 @@ from support.clients import CLIENTS, Message
 from support.daemon import HOST, Daemon
 from support.jvm import ToolHost, tool_command
 from support.members import Members
-from support.tools import Tools, assert_files_clean, dump
+from support.tools import Tools, assert_files_clean, dump, group_rows
 from support.wait import eventually
 
 pytestmark = pytest.mark.jvm
@@ -44,14 +44,6 @@ def members(broker: Daemon, topic: str) -> Iterator[Members]:
     made.stop()
 
 
-def rows(text: str, *columns: str) -> list[tuple[str, ...]]:
-    """The columns of the tool's table, sorted."""
-    lines = [line.split() for line in text.splitlines() if line.strip()]
-    start = next(n for n, words in enumerate(lines) if words[0] == "GROUP")
-    places = [lines[start].index(name) for name in columns]
-    return sorted(tuple(words[place] for place in places) for words in lines[start + 1 :])
-
-
 def test_describe_a_live_group(kafka_tools: Tools, members: Members) -> None:
     member = members.start("kafka-python")
     members.wait_shared(member)
@@ -63,8 +55,8 @@ def test_describe_a_live_group(kafka_tools: Tools, members: Members) -> None:
 
     wanted = [(topic, "0", "10", "10", "0"), (topic, "1", "10", "10", "0")]
     columns = ("TOPIC", "PARTITION", "CURRENT-OFFSET", "LOG-END-OFFSET", "LAG")
-    eventually(lambda: rows(described(), *columns) == wanted)
-    ((host, consumer, count),) = set(rows(described("--members"), "HOST", "CONSUMER-ID", "#PARTITIONS"))
+    eventually(lambda: group_rows(described(), *columns) == wanted)
+    ((host, consumer, count),) = set(group_rows(described("--members"), "HOST", "CONSUMER-ID", "#PARTITIONS"))
     assert host == f"/{HOST}"
     assert re.fullmatch(r"kafka-python-[\d.]+-[0-9a-f-]{36}", consumer)
     assert count == "2"
@@ -87,7 +79,7 @@ def test_describe_a_live_group(kafka_tools: Tools, members: Members) -> None:
 
 def offsets_of(tools: Tools, group: str, topic: str) -> list[str]:
     text = tools.run("consumer-groups", "--describe", "--group", group)
-    return [offset for _, offset in rows(text, "PARTITION", "CURRENT-OFFSET")]
+    return [offset for _, offset in group_rows(text, "PARTITION", "CURRENT-OFFSET")]
 
 
 def test_reset_offsets_in_every_mode(kafka_tools: Tools, topic: str, tmp_path: Path) -> None:
@@ -96,7 +88,7 @@ def test_reset_offsets_in_every_mode(kafka_tools: Tools, topic: str, tmp_path: P
     def reset(*mode: str, act: str = "--execute") -> list[str]:
         args = ["--reset-offsets", "--group", group, "--topic", topic, *mode, act]
         text = kafka_tools.run("consumer-groups", *args)
-        return [offset for _, offset in rows(text, "PARTITION", "NEW-OFFSET")]
+        return [offset for _, offset in group_rows(text, "PARTITION", "NEW-OFFSET")]
 
     assert reset("--to-offset", "4") == ["4", "4"]
     assert offsets_of(kafka_tools, group, topic) == ["4", "4"]
@@ -249,7 +241,7 @@ def check_groups(broker: Daemon, tools: Tools) -> None:
     assert committed(broker, "simple") == [4, 4]
     assert committed(broker, "deleted") == [-1001, -1001]
     members = tools.run("consumer-groups", "--describe", "--group", "stable", "--members", "--verbose")
-    ((instance, count),) = set(rows(members, "GROUP-INSTANCE-ID", "#PARTITIONS"))
+    ((instance, count),) = set(group_rows(members, "GROUP-INSTANCE-ID", "#PARTITIONS"))
     assert (instance, count) == ("i", "2")
 
 

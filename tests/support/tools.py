@@ -75,6 +75,14 @@ class Tools:
 CHECKED = {".log", ".index", ".timeindex", ".txnindex", ".snapshot", ".checkpoint"}
 
 
+def group_rows(text: str, *columns: str) -> list[tuple[str, ...]]:
+    """Columns of a table that `consumer-groups` printed, sorted."""
+    lines = [line.split() for line in text.splitlines() if line.strip()]
+    start = next(n for n, words in enumerate(lines) if words[0] == "GROUP")
+    places = [lines[start].index(name) for name in columns]
+    return sorted(tuple(words[place] for place in places) for words in lines[start + 1 :])
+
+
 def log_files(data: Path) -> Iterator[Path]:
     """Every file of a data directory that DumpLogSegments can read: named by an offset, a metadata snapshot also by
     its epoch (00000000000000000012-0000000001.checkpoint)."""
