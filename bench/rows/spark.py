@@ -6,6 +6,7 @@ with the brokers, as a user's would on one machine; the first round is not count
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,7 +28,9 @@ def measure(bench: Bench) -> list[Row]:
         "spark.driver.memory": "1g",
         "spark.sql.warehouse.dir": str(bench.directory / "warehouse"),
     }
-    spark = session("pylogd bench", master="local[2]", config=settings)
+    # Spark leaves a folder `artifacts` where it is started.
+    with contextlib.chdir(bench.directory):
+        spark = session("pylogd bench", master="local[2]", config=settings)
     spark.sparkContext.setLogLevel("ERROR")
     frame = spark.range(count).selectExpr("cast(id as string) as key", "rpad(cast(id as string), 100, 'x') as value")
 

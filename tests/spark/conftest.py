@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterator
 
@@ -26,7 +27,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     }
     os.environ[OVERRIDE] = str(CACHE)
     try:
-        session = connector.session("pylogd tests", master="local[2]", config=settings)
+        # Spark leaves a folder `artifacts` where it is started.
+        with contextlib.chdir(tmp_path_factory.mktemp("spark")):
+            session = connector.session("pylogd tests", master="local[2]", config=settings)
     except connector.SetupError as error:
         unavailable(str(error))
     session.sparkContext.setLogLevel("ERROR")

@@ -105,6 +105,7 @@ class Running:
                 stdout=log,
                 stderr=log,
                 env={**os.environ, OVERRIDE: str(CACHE)},
+                cwd=folder,
                 start_new_session=True,
             )
 

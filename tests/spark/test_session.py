@@ -149,9 +149,9 @@ sys.exit(7)
 """
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run(*arguments: str, cwd: Path | None = None, **environment: str) -> subprocess.CompletedProcess[str]:
     everything = {**os.environ, OVERRIDE: str(CACHE), **environment}
-    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, env=everything)
+    return subprocess.run(command(*arguments), capture_output=True, text=True, timeout=240, env=everything, cwd=cwd)
 
 
 @pytest.mark.spark
@@ -161,19 +161,19 @@ def test_submit(spark: Any, one: Kafka, topic_name: str, tmp_path: Path) -> None
     one.produce(topic_name, [Message(b"x")] * 3)
     (tmp_path / "job.py").write_text(JOB)
     options = ["--master", "local[1]", "--conf", "spark.mine=yes", "--conf", "spark.ui.enabled=false"]
-    done = run("submit", *options, str(tmp_path / "job.py"), one.bootstrap, topic_name)
+    done = run("submit", *options, str(tmp_path / "job.py"), one.bootstrap, topic_name, cwd=tmp_path)
     assert "counted 3 on local[1] yes" in done.stdout, done.stdout + done.stderr
     assert done.returncode == 7
 
 
 @pytest.mark.spark
 @pytest.mark.skipif(not SOAK, reason="starts another Spark (PYLOGD_SOAK=1)")
-def test_session_beside_one_without_kafka(spark: Any) -> None:
+def test_session_beside_one_without_kafka(spark: Any, tmp_path: Path) -> None:
     code = (
         "from pyspark.sql import SparkSession; from pylogd.spark_connector import session;"
         "SparkSession.builder.master('local[1]').config('spark.ui.enabled', 'false').getOrCreate(); session()"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240, cwd=tmp_path)
     assert "SetupError: this Spark was started without the Kafka source" in done.stderr
     assert done.returncode == 1
 
