@@ -97,6 +97,8 @@ def _consumer(port: int, topic: str, partitions: int, **settings: Any) -> Consum
             "group.id": "bench",
             "enable.auto.commit": False,
             "auto.offset.reset": "error",
+            # A client whose queue is full otherwise stands still for a second, which punishes the faster broker.
+            "fetch.queue.backoff.ms": 2,
             **settings,
         }
     )
