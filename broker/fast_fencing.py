@@ -4,7 +4,8 @@ The active controller acts on three facts together: the connection that carried 
 two dials of the broker's registered listener, at least 100 ms apart, were refused, and no heartbeat of that epoch came
 since. A refused dial means that the host is there and nobody listens; a dial that gets no answer means nothing, and one
 that is taken may have met a process that is just ending, whose sockets are closed one after the other: it is dialled
-again. A controller that has just become active has no such connections yet and dials every unfenced broker.
+again. A controller that has just become active has no such connections yet and dials every unfenced broker until its
+first heartbeat.
 
 It is the listener between brokers that is dialled: what is advertised to clients may mean nothing, or somebody else, to
 other nodes (`localhost` outside of the container that says so). A controller that does not know which one it is dials
@@ -35,8 +36,8 @@ logger = logging.getLogger(__name__)
 PAUSE_SECONDS = 0.1
 #: A dial that takes longer says nothing.
 DIAL_SECONDS = 1.0
-#: Whoever is still there after so many lost only a connection.
-DIALS_MAX = 10
+#: Whoever is still there after so long lost only a connection.
+PROBE_SECONDS = 1.0
 
 Incarnation = tuple[int, int]
 
@@ -78,18 +79,19 @@ class FastFencing:
 
     def activated(self) -> None:
         """This node's controller has become the active one."""
+        session_s = self._node.config["broker.session.timeout.ms"] / 1000
         for broker in self._node.controller.state.image.brokers.values():
             if not broker.fenced and broker.id != self._node.broker_id:
-                self._probe((broker.id, broker.epoch))
+                self._probe((broker.id, broker.epoch), session_s)
 
-    def _probe(self, incarnation: Incarnation) -> None:
+    def _probe(self, incarnation: Incarnation, seconds: float = PROBE_SECONDS) -> None:
         if self._closed or not self._node.controller.active or incarnation in self._tasks:
             return
-        task = self._node.loop.create_task(self._dial_until_refused(incarnation))
+        task = self._node.loop.create_task(self._dial_until_refused(incarnation, seconds))
         self._tasks[incarnation] = task
         task.add_done_callback(lambda _: self._tasks.pop(incarnation, None))
 
-    async def _dial_until_refused(self, incarnation: Incarnation) -> None:
+    async def _dial_until_refused(self, incarnation: Incarnation, seconds: float) -> None:
         broker_id, epoch = incarnation
         controller = self._node.controller
         broker = controller.state.image.brokers.get(broker_id)
@@ -97,7 +99,7 @@ class FastFencing:
             return
         endpoints = self._reachable(broker.endpoints)
         refused = 0
-        for _ in range(DIALS_MAX):
+        for _ in range(round(seconds / PAUSE_SECONDS)):
             taken = [await self._dial(endpoint.host, endpoint.port) for endpoint in endpoints]
             if None in taken:
                 break

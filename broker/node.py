@@ -312,6 +312,7 @@ class Node:
             previous_epoch=min(stopped_epochs, default=-1),
         )
         self.publisher.listeners.append(self.lifecycle.metadata_changed)
+        self.driver.on_leader = self.lifecycle.controller_changed
         await self.lifecycle.register()
         await self.publisher.reached(self.lifecycle.epoch)
         await self.logs.recover()

@@ -145,6 +145,10 @@ class BrokerLifecycle:
         """Cordoned directories travel with heartbeats: send one now."""
         self._wake.set()
 
+    def controller_changed(self) -> None:
+        """A new active controller notices the end of this process by the connection of its heartbeats: make one."""
+        self._wake.set()
+
     def metadata_changed(self, delta: ImageDelta, image: ClusterImage) -> None:
         """A broker that wants to stop waits until everybody has seen its leaderships move: say so at once."""
         for broker_id in delta.brokers:

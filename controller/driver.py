@@ -139,6 +139,8 @@ class QuorumDriver:
         self._stopping = False
         self._last_timestamp_ms = 0
         self._changed: list[asyncio.Future[None]] = []
+        #: Called when there is another leader.
+        self.on_leader: Callable[[], None] | None = None
 
     # -- what is known ---------------------------------------------------------------------------------------------
 
@@ -244,6 +246,8 @@ class QuorumDriver:
                         "unknown" if self.leader_id is None else self.leader_id)  # fmt: skip
             self._check_resigned()
             self._tell_changed()
+            if self.on_leader is not None and self.leader_id is not None:
+                self.on_leader()
         if out.high_watermark is not None:
             self._committed(out.high_watermark)
         self._check_leading()

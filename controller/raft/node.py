@@ -22,6 +22,9 @@ from pylogd.controller.raft.settings import RaftSettings
 from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, Membership, Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.protocol.errors import ErrorCode
 
+#: When the leader's process has gone, a voter gives each one before it this long to be elected.
+_TURN_MS = 50
+
 
 class RaftNode:
     """`hard_state` is what the last run left behind; the log is durable up to `flushed_offset`."""
@@ -180,9 +183,13 @@ class RaftNode:
 
     def leader_unreachable(self, leader_id: int, now_ms: int) -> Output:
         """There is evidence that the leader's process has gone: do not wait for the fetch time-out. Whether there is an
-        election is still decided by the pre-vote."""
-        if isinstance(self.role, Follower) and self.role.leader_id == leader_id:
-            self.role.fetch_deadline_ms = now_ms
+        election is still decided by the pre-vote. All voters notice at about the same time; if they ran for office at
+        once, each would vote for itself."""
+        role = self.role
+        if isinstance(role, Follower) and role.leader_id == leader_id and not role.leader_gone:
+            role.leader_gone = True
+            ahead = sum(id_ < self.local.id for id_ in self.voters.ids if id_ != leader_id)
+            role.fetch_deadline_ms = min(role.fetch_deadline_ms, now_ms + ahead * _TURN_MS)
         return self._finish(now_ms)
 
     def snapshot_created(self, snapshot_id: OffsetAndEpoch) -> None:

@@ -135,6 +135,8 @@ class Follower(Role):
         #: When an observer that wants to be a voter may ask (again).
         self.join_at_ms = now_ms
         self.has_fetched = False
+        #: There is evidence that its process has ended, and nothing was heard from it since.
+        self.leader_gone = False
         self.has_updated_leader = False
         #: The snapshot that is being fetched, and how many bytes of it are here.
         self.snapshot: OffsetAndEpoch | None = None
@@ -148,6 +150,7 @@ class Follower(Role):
         """The leader answered."""
         self.fetch_deadline_ms = now_ms + self._fetch_timeout_ms
         self.has_fetched = True
+        self.leader_gone = False
 
     def voter_updated(self, now_ms: int) -> None:
         self.update_voter_at_ms = now_ms + self._fetch_timeout_ms
@@ -160,8 +163,8 @@ class Follower(Role):
         self.join_at_ms = now_ms + self._fetch_timeout_ms // JOIN_PARTS
 
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
-        # A leader that answered us is alive: nobody is helped to depose it.
-        return pre_vote and up_to_date and not self.has_fetched
+        # A leader that answered us is alive as far as we know: nobody is helped to depose it.
+        return pre_vote and up_to_date and (self.leader_gone or not self.has_fetched)
 
 
 class Resigned(Role):

@@ -154,3 +154,16 @@ def test_a_new_active_controller_looks_at_every_unfenced_broker(nobody: int) -> 
         fencing.activated()
 
     assert run(nobody, story) == [(2, EPOCH)]
+
+
+def test_a_new_active_controller_looks_until_the_first_heartbeat(nobody: int) -> None:
+    """It has no connection yet whose end would tell it."""
+
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        with socket.create_server(("127.0.0.1", nobody)) as listening:
+            listening.setblocking(False)
+            fencing.activated()
+            for _ in range(round(2 * fast_fencing.PROBE_SECONDS / fast_fencing.PAUSE_SECONDS)):
+                await asyncio.get_running_loop().sock_accept(listening)
+
+    assert run(nobody, story) == [(2, EPOCH)]

@@ -223,9 +223,9 @@ def test_one_request_at_a_time_and_a_pause_after_failures() -> None:
     assert connections.ready_bootstrap(1100) == Node(-2, "h", 1)
 
 
-def _node(hard_state: HardState | None = None, epochs: tuple[int, ...] = ()) -> RaftNode:
+def _node(hard_state: HardState | None = None, epochs: tuple[int, ...] = (), local: ReplicaKey = A) -> RaftNode:
     voters = VoterSet.static("C", {1: ("h", 1), 2: ("h", 2), 3: ("h", 3)})
-    settings = RaftSettings(A, cluster_id="c", listener="C", endpoints={"C": ("h", 1)}, static_voters=voters)
+    settings = RaftSettings(local, cluster_id="c", listener="C", endpoints={"C": ("h", 1)}, static_voters=voters)
     log = _log(*epochs)
     return RaftNode(settings, log, hard_state, Random(1), flushed_offset=log.end_offset)
 
@@ -286,6 +286,33 @@ def test_successors_run_for_office_one_after_the_other(position: int | None, wai
     else:
         assert isinstance(role, Follower)
         assert role.fetch_deadline_ms == 10 + wait_ms
+
+
+def test_voters_that_notice_the_end_of_the_leader_run_one_after_the_other() -> None:
+    """The first at once, and whoever waits for its turn is ready to vote for it."""
+    first, second = _node(HardState(4, 3), (4,)), _node(HardState(4, 3), (4,), local=B)
+    for node in (first, second):
+        node.start(0)
+        assert isinstance(node.role, Follower)
+        node.role.fetched(1)
+    ask = wire.vote_request("c", 4, A, B, OffsetAndEpoch(9, 4), pre_vote=True)
+
+    def granted(now_ms: int) -> bool:
+        [reply] = second.request("token", ask, 2, "C", now_ms).replies
+        return bool(reply.response.topics[0].partitions[0].vote_granted)
+
+    assert not granted(5)
+    for node in (first, second):
+        node.leader_unreachable(3, 10)
+    assert isinstance(first.role, Prospective)
+    assert isinstance(second.role, Follower)
+    assert granted(20)
+    second.leader_unreachable(3, 30)
+    assert isinstance(second.role, Follower), "its turn does not come sooner"
+    second.tick(59)
+    assert isinstance(second.role, Follower)
+    second.tick(60)
+    assert isinstance(second.role, Prospective)
 
 
 def test_requests_of_another_epoch_or_to_another_voter_are_refused() -> None:
