@@ -2,10 +2,10 @@
 
 The active controller acts on three facts together: the connection that carried the heartbeats of a broker epoch broke,
 two dials of the broker's registered listener, at least 100 ms apart, were refused, and no heartbeat of that epoch came
-since. A refused dial means that the host is there and nobody listens; a dial that gets no answer means nothing, and one
-that is taken may have met a process that is just ending, whose sockets are closed one after the other: it is dialled
-again. A controller that has just become active has no such connections yet and dials every unfenced broker until its
-first heartbeat.
+since. A refused dial means that the host is there and nobody listens. Any other outcome means nothing and is followed
+by another dial: one that is taken, or reset, may have met a process that is just ending, whose sockets are closed one
+after the other. A controller that has just become active has no such connections yet and dials every unfenced broker
+until its first heartbeat.
 
 It is the listener between brokers that is dialled: what is advertised to clients may mean nothing, or somebody else, to
 other nodes (`localhost` outside of the container that says so). A controller that does not know which one it is dials
@@ -99,11 +99,10 @@ class FastFencing:
             return
         endpoints = self._reachable(broker.endpoints)
         refused = 0
-        for _ in range(round(seconds / PAUSE_SECONDS)):
-            taken = [await self._dial(endpoint.host, endpoint.port) for endpoint in endpoints]
-            if None in taken:
-                break
-            refused = 0 if any(taken) else refused + 1
+        until = self._node.loop.time() + seconds
+        while refused or self._node.loop.time() < until:
+            answers = [await self._refused(endpoint.host, endpoint.port) for endpoint in endpoints]
+            refused = refused + 1 if all(answers) else 0
             if refused == 2:
                 # A heartbeat meanwhile would have cancelled this task.
                 controller.broker_gone(broker_id, epoch)
@@ -120,16 +119,14 @@ class FastFencing:
                 return [between_brokers]
         return list(endpoints.values())
 
-    async def _dial(self, host: str, port: int) -> bool | None:
-        """Whether it was taken or refused; None when that cannot be told."""
+    async def _refused(self, host: str, port: int) -> bool:
+        """Dials. A connection that is reset at once was still taken: the listener may be closing just now."""
         try:
             stream = await asyncio.wait_for(self._node.network.connect(host, port), DIAL_SECONDS)
-        except OSError as error:
-            return False if error.errno == errno.ECONNREFUSED else None
-        except TimeoutError:
-            return None
+        except OSError as error:  # a time-out is one, too
+            return error.errno == errno.ECONNREFUSED
         stream.close()
-        return True
+        return False
 
     def close(self) -> None:
         self._closed = True

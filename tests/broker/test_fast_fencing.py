@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Awaitable, Callable
 from types import SimpleNamespace
@@ -103,6 +104,24 @@ def test_one_whose_listener_closes_a_moment_after_its_connection_is_fenced(nobod
             listening.setblocking(False)
             await lose(fencing, controller)
             await asyncio.get_running_loop().sock_accept(listening)
+
+    assert run(nobody, story) == [(2, EPOCH)]
+
+
+@pytest.mark.parametrize("code", [errno.ECONNRESET, errno.ENOTCONN, errno.EHOSTUNREACH])
+def test_a_dial_that_fails_in_another_way_is_followed_by_others(nobody: int, code: int) -> None:
+    """A connection that waited to be accepted is reset when its listener is closed."""
+
+    async def story(fencing: FastFencing, controller: Controller) -> None:
+        network = fencing._node.network
+        connect = network.connect
+
+        async def fail_once(host: str, port: int) -> Any:
+            network.connect = connect
+            raise OSError(code, "at the first dial")
+
+        network.connect = fail_once
+        await lose(fencing, controller)
 
     assert run(nobody, story) == [(2, EPOCH)]
 
