@@ -252,7 +252,9 @@ def test_topics_are_created_on_demand_once(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
-def test_a_broker_the_controller_forgot_registers_anew(tmp_path: Path) -> None:
+@pytest.mark.parametrize("event", ["config_changed", "controller_changed"])
+def test_a_broker_the_controller_forgot_registers_anew(tmp_path: Path, event: str) -> None:
+    """Its next heartbeat tells, and these events do not wait for the time of one."""
     from pylogd.protocol.messages.unregister_broker import UnregisterBrokerRequest
 
     async def main() -> None:
@@ -262,7 +264,7 @@ def test_a_broker_the_controller_forgot_registers_anew(tmp_path: Path) -> None:
             reply = await broker.ask(UnregisterBrokerRequest(broker_id=1))
             assert reply.error_code == ErrorCode.NONE
             assert 1 not in broker.image.brokers
-            broker.lifecycle.config_changed()
+            getattr(broker.lifecycle, event)()
             while 1 not in broker.image.brokers or broker.image.brokers[1].fenced:
                 await asyncio.sleep(0.001)
             assert broker.broker_epoch > before

@@ -107,6 +107,7 @@ def test_three_controllers_elect_one_and_the_others_take_over(tmp_path: Path, dy
         for node_id in quorum.ids:
             await quorum.start(node_id)
         names: set[str] = set()
+        told: dict[int, int | None] = {}
         for turn in range(3):
             leader = await quorum.active()
             if turn == 0:
@@ -116,11 +117,17 @@ def test_three_controllers_elect_one_and_the_others_take_over(tmp_path: Path, dy
             assert reply.topics[0].error_code == 0
             names.add(name)
             gone, epoch = leader.driver.node_id, leader.driver.epoch
+            told.clear()
+            for member in quorum.running.values():
+                driver = member.driver
+                driver.on_leader = lambda driver=driver: told.update({driver.node_id: driver.leader_id})  # type: ignore[misc]
             # The others have all of it before it is their turn, or they would not be elected.
             await quorum.stop(gone)
             heir = await quorum.active()
             assert heir.driver.epoch > epoch
             assert topics_of(heir) == names
+            for id_ in quorum.running:
+                await eventually(lambda id_=id_, heir=heir: told.get(id_) == heir.driver.node_id)
             await quorum.start(gone)
             await eventually(lambda gone=gone: topics_of(quorum.running[gone]) == names)
         await quorum.close()
