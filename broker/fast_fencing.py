@@ -5,7 +5,7 @@ two dials of the broker's registered listener, at least 100 ms apart, were refus
 since. A refused dial means that the host is there and nobody listens. Any other outcome means nothing and is followed
 by another dial: one that is taken, or reset, may have met a process that is just ending, whose sockets are closed one
 after the other. A controller that has just become active has no such connections yet and dials every unfenced broker
-until its first heartbeat.
+until its first heartbeat. What it need not ask about is the broker of an earlier process of its own node.
 
 It is the listener between brokers that is dialled: what is advertised to clients may mean nothing, or somebody else, to
 other nodes (`localhost` outside of the container that says so). A controller that does not know which one it is dials
@@ -79,9 +79,14 @@ class FastFencing:
 
     def activated(self) -> None:
         """This node's controller has become the active one."""
-        session_s = self._node.config["broker.session.timeout.ms"] / 1000
-        for broker in self._node.controller.state.image.brokers.values():
-            if not broker.fenced and broker.id != self._node.broker_id:
+        node = self._node
+        session_s = node.config["broker.session.timeout.ms"] / 1000
+        for broker in list(node.controller.state.image.brokers.values()):
+            if broker.id == node.broker_id:
+                if broker.incarnation_id != node.incarnation_id and not node.driver.is_only_voter:
+                    # Nobody else has this node's directories: until its new process registers, it must not be elected.
+                    node.controller.broker_gone(broker.id, broker.epoch)
+            elif not broker.fenced:
                 self._probe((broker.id, broker.epoch), session_s)
 
     def _probe(self, incarnation: Incarnation, seconds: float = PROBE_SECONDS) -> None:

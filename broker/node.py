@@ -145,6 +145,11 @@ class Node:
     def broker_epoch(self) -> int:
         return self.lifecycle.epoch
 
+    @property
+    def incarnation_id(self) -> bytes | None:
+        """Under which this process registers its broker; None before it does."""
+        return self.lifecycle.incarnation_id if hasattr(self, "lifecycle") else None
+
     def standing(self, broker_id: int) -> Standing | None:
         """How the metadata sees a broker; None unless it is alive. What this broker is, it knows itself."""
         if broker_id == self.broker_id:

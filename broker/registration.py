@@ -72,7 +72,7 @@ class BrokerLifecycle:
         self, node: Any, *, incarnation_id: bytes, endpoints: Sequence[Endpoint], previous_epoch: int = -1
     ) -> None:
         self._node = node
-        self._incarnation_id = incarnation_id
+        self.incarnation_id = incarnation_id
         self._endpoints = list(endpoints)
         self._previous_epoch = previous_epoch
         self.epoch = -1
@@ -113,7 +113,7 @@ class BrokerLifecycle:
         return m.BrokerRegistrationRequest(
             broker_id=node.broker_id,
             cluster_id=node.cluster_id,
-            incarnation_id=self._incarnation_id,
+            incarnation_id=self.incarnation_id,
             listeners=[
                 m.Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
                 for e in self._endpoints

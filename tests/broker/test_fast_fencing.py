@@ -44,7 +44,13 @@ def run(port: int, story: Story, others: dict[str, int] | None = None, **setting
         named = {name.replace("_", "."): value for name, value in settings.items()}
         config = BrokerConfig({"node.id": "1", "process.roles": "broker,controller", **named})
         node: Any = SimpleNamespace(
-            controller=controller, network=Network(loop, workers), loop=loop, broker_id=1, config=config
+            controller=controller,
+            driver=SimpleNamespace(is_only_voter=False),
+            network=Network(loop, workers),
+            loop=loop,
+            broker_id=1,
+            incarnation_id=None,
+            config=config,
         )
         fencing = FastFencing(node)
         await story(fencing, controller)
@@ -173,6 +179,18 @@ def test_a_new_active_controller_looks_at_every_unfenced_broker(nobody: int) -> 
         fencing.activated()
 
     assert run(nobody, story) == [(2, EPOCH)]
+
+
+@pytest.mark.parametrize(("incarnation_id", "gone"), [(None, True), (b"n" * 16, True), (bytes(16), False)])
+def test_the_broker_of_an_earlier_process_of_the_own_node_is_gone(incarnation_id: bytes | None, gone: bool) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+
+        async def story(fencing: FastFencing, controller: Controller) -> None:
+            fencing._node.broker_id = 2
+            fencing._node.incarnation_id = incarnation_id
+            fencing.activated()
+
+        assert run(listening.getsockname()[1], story) == ([(2, EPOCH)] if gone else [])
 
 
 def test_a_new_active_controller_looks_until_the_first_heartbeat(nobody: int) -> None:
