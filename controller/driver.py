@@ -139,7 +139,7 @@ class QuorumDriver:
         self._stopping = False
         self._last_timestamp_ms = 0
         self._changed: list[asyncio.Future[None]] = []
-        #: Called when there is another leader.
+        #: Called when the role has changed and a leader is known: another one, or the same in a new epoch.
         self.on_leader: Callable[[], None] | None = None
 
     # -- what is known ---------------------------------------------------------------------------------------------
