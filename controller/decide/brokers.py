@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import filterfalse
 from typing import Any
 
 from pylogd.controller import versions
 from pylogd.controller.decide import elections
 from pylogd.controller.heartbeats import BrokerState
 from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import Broker
+from pylogd.controller.registrations import Broker, is_online_directory
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import RESERVED_COUNT
@@ -48,17 +50,24 @@ def _check_feature(name: str, finalized: int, supported: tuple[int, int]) -> Non
         )
 
 
-def shutdown_records(state: ControllerState, broker_id: int, clean: bool) -> list[VersionedRecord]:
-    """What a broker that went away and comes back leaves behind. After an unclean shutdown it may have lost the end of
-    its logs, so with eligible leader replicas it leaves both ISR and ELR."""
-    if state.image.elr_enabled and not clean:
-        records = elections.leader_and_isr_updates(
-            state, elections.with_replica_in_isr(state, broker_id), unclean_shutdown=broker_id
-        )
-        return records + elections.leader_and_isr_updates(
-            state, elections.with_replica_in_elr(state, broker_id), unclean_shutdown=broker_id
-        )
-    return elections.leader_and_isr_updates(state, elections.with_replica_in_isr(state, broker_id), remove=broker_id)
+def shutdown_records(
+    state: ControllerState, broker_id: int, clean: bool, directories: Sequence[bytes] = ()
+) -> list[VersionedRecord]:
+    """What a broker that went away and comes back with `directories` leaves behind. After an unclean shutdown it may
+    have lost the end of its logs, and without its directory all of them, so with eligible leader replicas it leaves
+    both ISR and ELR."""
+    in_sync = list(elections.with_replica_in_isr(state, broker_id))
+    if not state.image.elr_enabled:
+        return elections.leader_and_isr_updates(state, in_sync, remove=broker_id)
+
+    def kept(placed: elections.Placed) -> bool:
+        directory = placed[2].directory(broker_id)
+        return clean and directory is not None and is_online_directory(directory, directories)
+
+    records = elections.leader_and_isr_updates(state, filter(kept, in_sync), remove=broker_id)
+    for held in (in_sync, elections.with_replica_in_elr(state, broker_id)):
+        records += elections.leader_and_isr_updates(state, filterfalse(kept, held), unclean_shutdown=broker_id)
+    return records
 
 
 def register_broker(state: ControllerState, request: Any, version: int, now_ms: int) -> Decision:
@@ -121,7 +130,7 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
     if existing is None or existing.incarnation_id != incarnation:
         # Brokers before version 3 of the request cannot say how they stopped.
         clean = version >= 3 and existing is not None and existing.epoch == request.previous_broker_epoch
-        records = shutdown_records(state, broker_id, clean)
+        records = shutdown_records(state, broker_id, clean, record.log_dirs)
         record.broker_epoch = state.next_offset
         state.heartbeats.remove(broker_id)
     else:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from pylogd.controller import versions
-from pylogd.controller.decide import elections
 from pylogd.controller.decide.partition_change import PartitionChange
 from pylogd.controller.records import VersionedRecord
 from pylogd.controller.state import ControllerState, Decision
@@ -21,7 +20,6 @@ def assign_replicas_to_dirs(state: ControllerState, request: Any) -> Decision:
     state.check_broker_epoch(broker_id, request.broker_epoch)
     broker = state.image.brokers[broker_id]
     records: list[VersionedRecord] = []
-    went_offline: dict[tuple[bytes, int], elections.Placed] = {}
     directories = []
     for directory in request.directories:
         directory_id = bytes(directory.id)
@@ -43,14 +41,15 @@ def assign_replicas_to_dirs(state: ControllerState, request: Any) -> Decision:
                 else:
                     change = PartitionChange(state, topic.name, topic.id, index, partition)
                     change.directories[broker_id] = directory_id
+                    before = partition.directory(broker_id)
+                    if not online:
+                        change.isr = [replica for replica in partition.isr if replica != broker_id]
+                    elif before is not None and not broker.has_online_directory(before):
+                        change.forget(broker_id)  # no move from one to the other: the replica was made anew
                     record = change.build()
                     if record is not None:
                         records.append(record)
-                    if not online:
-                        went_offline[(topic.id, index)] = (topic, index, partition)
                 answers.append(m.ResponsePartitionData(partition_index=index, error_code=code))
             topics.append(m.ResponseTopicData(topic_id=bytes(topic_data.topic_id), partitions=answers))
         directories.append(m.ResponseDirectoryData(id=directory_id, topics=topics))
-    if went_offline:
-        records += elections.leader_and_isr_updates(state, went_offline.values(), remove=broker_id)
     return Decision(records, m.AssignReplicasToDirsResponse(directories=directories), atomic=False)

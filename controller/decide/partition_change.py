@@ -3,6 +3,11 @@
 It completes a reassignment that the wished ISR completes, elects a leader where the current one no longer qualifies,
 keeps the eligible leader replicas (KIP-966: members that were in sync while the ISR fell below min.insync.replicas, and
 so hold everything that was acknowledged), and bumps the leader epoch where followers rely on it. No change, no record.
+
+When nobody in sync or eligible is left, the last leader may lead again even after a crash that may have cost it the end
+of its log, as in Kafka. Behind it `last_known_elr` also remembers the others that were eligible until they crashed, for
+the case that the last leader comes back with another disk: then one of them has more than it. (Kafka 4.3 would elect it
+with its empty log, and the others would follow.)
 """
 
 from __future__ import annotations
@@ -83,6 +88,7 @@ class PartitionChange:
         self._complete_reassignment()
         if elr_enabled:
             self._collect_elr()
+            self._collect_last_known()
         leader, unclean = self._elect()
         if leader != partition.leader:
             if leader in self.elr:
@@ -111,10 +117,14 @@ class PartitionChange:
         ):
             record.leader = partition.leader
         if elr_enabled:
-            if record.leader == NO_LEADER and not partition.last_known_elr:
-                record.last_known_elr = [partition.leader]
-            elif record.leader >= 0 and partition.last_known_elr:
-                record.last_known_elr = []
+            if unclean:
+                self.last_known_elr = []
+            elif leader != NO_LEADER:
+                self.last_known_elr = [r for r in self.last_known_elr if r not in self.isr and r not in self.elr]
+            elif partition.leader in self.replicas and partition.leader not in self.last_known_elr:
+                self.last_known_elr.insert(0, partition.leader)
+            if self.last_known_elr != list(partition.last_known_elr):
+                record.last_known_elr = self.last_known_elr
         self._assignment(record)
         if self.recovery_state != partition.leader_recovery_state:
             record.leader_recovery_state = self.recovery_state
@@ -137,6 +147,11 @@ class PartitionChange:
         ):
             return None
         return record, versions.partition_record_version(self.state.image.metadata_version)
+
+    def forget(self, replica: int) -> None:
+        """`replica` begins anew with an empty log. If it is the only one there is nothing better, and it may lead."""
+        if len(self.replicas) > 1 and replica in self.last_known_elr:
+            self.last_known_elr.remove(replica)
 
     def _complete_reassignment(self) -> None:
         """Drops the removed replicas once every added one is in sync; a partition that shrinks waits for the rest."""
@@ -162,6 +177,16 @@ class PartitionChange:
             r for r in candidates if r in self.replicas and r not in self.isr and r not in self.unclean_shutdown
         )
 
+    def _collect_last_known(self) -> None:
+        if len(self.isr) >= self.min_isr:
+            self.last_known_elr = []
+            return
+        partition = self.partition
+        crashed = [r for r in self.unclean_shutdown if r in partition.isr or r in partition.elr]
+        # The last leader comes first.
+        order = [*crashed, *self.last_known_elr] if partition.leader in crashed else [*self.last_known_elr, *crashed]
+        self.last_known_elr = [r for r in dict.fromkeys(order) if r in self.replicas and r not in self.isr]
+
     def _may_lead(self, replica: int) -> bool:
         in_sync = replica in self.isr or (not self.isr and replica in self.elr)
         return in_sync and self._is_acceptable(replica)
@@ -170,7 +195,7 @@ class PartitionChange:
         if not self.acceptable(replica):
             return False
         broker = self.state.image.brokers.get(replica)
-        directory = self.partition.directory(replica)
+        directory = self.directories.get(replica)
         # A replica that a reassignment adds in this very change has no directory yet; it cannot be in sync either.
         return broker is not None and directory is not None and broker.has_online_directory(directory)
 
@@ -184,14 +209,8 @@ class PartitionChange:
         for replica in self.replicas:
             if self._may_lead(replica):
                 return replica, False
-        known = self.partition.last_known_elr
-        if (
-            self.state.image.elr_enabled
-            and not self.isr
-            and not self.elr
-            and len(known) == 1
-            and self._is_acceptable(known[0])
-        ):
+        known = self.last_known_elr
+        if self.state.image.elr_enabled and not self.isr and not self.elr and known and self._is_acceptable(known[0]):
             return known[0], True
         if self.election == UNCLEAN:
             for replica in self.replicas:

@@ -5,37 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pylogd.controller import versions
-from pylogd.controller.decide import brokers, directories
+from pylogd.controller.decide import brokers
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import (
-    assign_replicas_to_dirs,
     broker_heartbeat,
     broker_registration,
     controller_registration,
     metadata_records,
     unregister_broker,
 )
-from support.controllers import CLUSTER_ID, broker_directory, new_state, replay
-
-
-def registration(broker_id: int = 0, incarnation: bytes = b"new" + bytes(13), **fields: Any) -> Any:
-    m = broker_registration
-    given = {
-        "broker_id": broker_id,
-        "cluster_id": CLUSTER_ID,
-        "incarnation_id": incarnation,
-        "rack": None,
-        "listeners": [m.Listener(name="PLAINTEXT", host="h", port=1)],
-        "features": [
-            m.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in versions.SUPPORTED_FEATURES.items()
-        ],
-        "log_dirs": [broker_directory(broker_id)],
-    }
-    given.update(fields)
-    return m.BrokerRegistrationRequest(**given)
+from support.controllers import broker_directory, new_state, registration, replay
 
 
 def register(state: Any, request: Any, now_ms: int = 0) -> Any:
@@ -242,41 +222,3 @@ def test_controllers_register_from_metadata_version_15_on() -> None:
     assert decision.records[0][0].controller_id == 4
     with pytest.raises(KafkaError):
         brokers.register_controller(new_state(0, metadata_version=14, features={}), request)
-
-
-# -- directories of replicas
-
-
-def test_assigning_replicas_to_directories() -> None:
-    m = assign_replicas_to_dirs
-    state = new_state(2, directories=2)
-    r = metadata_records
-    unassigned = bytes(15) + b"\x01"
-    records: list[Any] = [(r.TopicRecord(name="t", topic_id=b"t" * 16), 0)]
-    for index, replica in enumerate([0, 1]):
-        fields = {"replicas": [replica], "isr": [replica], "leader": replica, "leader_epoch": 0, "partition_epoch": 0}
-        records.append(
-            (r.PartitionRecord(partition_id=index, topic_id=b"t" * 16, directories=[unassigned], **fields), 2)
-        )
-    replay(state, records)
-
-    def assign(directory: bytes, topic_id: bytes, *indexes: int) -> Any:
-        parts = [m.RequestPartitionData(partition_index=index) for index in indexes]
-        topics = [m.RequestTopicData(topic_id=topic_id, partitions=parts)]
-        request = m.AssignReplicasToDirsRequest(
-            broker_id=0, broker_epoch=100, directories=[m.RequestDirectoryData(id=directory, topics=topics)]
-        )
-        decision = directories.assign_replicas_to_dirs(state, request)
-        replay(state, decision.records)
-        return [ErrorCode(p.error_code).name for p in decision.response.directories[0].topics[0].partitions]
-
-    assert assign(broker_directory(0, 1), b"t" * 16, 0, 1, 7) == [
-        "NONE",
-        "NOT_LEADER_OR_FOLLOWER",
-        "UNKNOWN_TOPIC_OR_PARTITION",
-    ]
-    assert state.image.topics["t"].partitions[0].directories == (broker_directory(0, 1),)
-    assert assign(broker_directory(0, 1), b"x" * 16, 0) == ["UNKNOWN_TOPIC_ID"]
-    # A directory that has failed meanwhile: the replica is there, and offline.
-    assert assign(b"gone" * 4, b"t" * 16, 0) == ["NONE"]
-    assert state.image.topics["t"].partitions[0].leader == -1

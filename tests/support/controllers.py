@@ -20,7 +20,7 @@ from pylogd.controller.snapshot import snapshot_batches, write_snapshot
 from pylogd.controller.state import ControllerState, EffectiveConfig, Settings
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages import control_records, metadata_records
+from pylogd.protocol.messages import broker_registration, control_records, metadata_records
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
@@ -122,6 +122,43 @@ def new_state(
         records.append((record, versions.register_broker_record_version(metadata_version)))
     replay(state, records)
     return state
+
+
+def with_topic(state: Any, *partitions: dict[str, Any], name: str = "t", **configs: str) -> Any:
+    """Adds a topic; its partitions are led by their first replica and whole, unless told otherwise."""
+    m = metadata_records
+    topic_id = (name * 16)[:16].encode()
+    records: list[Any] = [(m.TopicRecord(name=name, topic_id=topic_id), 0)]
+    for key, value in configs.items():
+        records.append(
+            (m.ConfigRecord(resource_type=2, resource_name=name, name=key.replace("_", "."), value=value), 0)
+        )
+    for index, given in enumerate(partitions):
+        fields = {"isr": given["replicas"], "leader": given["replicas"][0], "leader_epoch": 0, "partition_epoch": 0}
+        fields["directories"] = [broker_directory(replica) for replica in given["replicas"]]
+        fields.update(given)
+        records.append((m.PartitionRecord(partition_id=index, topic_id=topic_id, **fields), 2))
+    replay(state, records)
+    return state
+
+
+def registration(broker_id: int = 0, incarnation: bytes = b"new" + bytes(13), **fields: Any) -> Any:
+    """A BrokerRegistration request of another process than the one that new_state() knows."""
+    m = broker_registration
+    given = {
+        "broker_id": broker_id,
+        "cluster_id": CLUSTER_ID,
+        "incarnation_id": incarnation,
+        "rack": None,
+        "listeners": [m.Listener(name="PLAINTEXT", host="h", port=1)],
+        "features": [
+            m.Feature(name=name, min_supported_version=low, max_supported_version=high)
+            for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+        ],
+        "log_dirs": [broker_directory(broker_id)],
+    }
+    given.update(fields)
+    return m.BrokerRegistrationRequest(**given)
 
 
 def format_directory(root: Path, node_id: int = 1, port: int = 9093) -> None:
