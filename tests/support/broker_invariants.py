@@ -168,8 +168,16 @@ class Invariants:
         self._compare(host, log, ledger, 0, end, False)
 
     def _committed(self, host: Any, index: int, mark: int) -> None:
-        """A majority that counts holds what is committed, on disk if the topic is durable."""
-        holders = [other.id for other in self._simulation.hosts.values() if other.holds.get(index, 0) >= mark]
+        """A majority that counts holds what is committed, on disk if the topic is durable. Who has lost its disk counts
+        with the word it gave before, until the leader knows of another process."""
+        known = host.node.image.brokers
+        holders = []
+        for other in self._simulation.brokers.values():
+            held = other.holds.get(index, 0)
+            if other.id in known and known[other.id].incarnation_id == other.held_by:
+                held = max(held, other.held.get(index, 0))
+            if held >= mark:
+                holders.append(other.id)
         if len(holders) < self._simulation.min_isr:
             raise Violation(f"{host} commits partition {index} up to {mark}, which only {holders} have")
 

@@ -56,6 +56,9 @@ class Host:
         #: What the invariants remember: of all lives, and of the present one.
         self.quorum_epoch = 0
         self.holds: dict[int, int] = {}
+        #: What it held until it lost its disk, and the process that said so.
+        self.held: dict[int, int] = {}
+        self.held_by: bytes | None = None
         self.metadata_checked = 0
         self.checked: dict[int, int] = {}
         self.seen: dict[int, Any] = {}
@@ -127,6 +130,8 @@ class Host:
 
     def lose_disk(self) -> None:
         """The process dies and everything that was written with it; the next life begins with an empty directory."""
+        if self.node is not None:
+            self.held, self.held_by = self.holds, self.node.incarnation_id
         self._end("loses its disk")
         self.network.killed()
         self.files = self._empty_disk()

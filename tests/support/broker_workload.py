@@ -150,6 +150,8 @@ class Clients:
             hosts = list(simulation.brokers)
             chance.shuffle(hosts)
             await self._assign(chance.randrange(simulation.partitions), hosts[: chance.choice((2, 3))])
+        # An assignment whose answer was lost may still be on its way to the controller.
+        await asyncio.sleep(TIMEOUT_S)
         for index in range(simulation.partitions):
             while not await self._assign(index, list(simulation.brokers)):
                 await self._pause()
