@@ -51,8 +51,10 @@ def _grants_without_leader(role: Role, candidate: ReplicaKey, up_to_date: bool, 
     if pre_vote:
         return up_to_date
     if role.voted is not None:
-        # The same candidate may ask again: our first answer may have been lost.
-        return role.voted.id == candidate.id and role.voted.directory_id in (ZERO, candidate.directory_id)
+        # The same candidate may ask again: our first answer may have been lost. A log that has become shorter meanwhile
+        # means that it lost what it had not flushed yet, which may be committed: the vote was for another log.
+        same = role.voted.id == candidate.id and role.voted.directory_id in (ZERO, candidate.directory_id)
+        return same and up_to_date
     return role.leader_id is None and up_to_date
 
 

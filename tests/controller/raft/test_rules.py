@@ -77,8 +77,8 @@ def _roles() -> dict[str, Role]:
     ("role", "vote", "vote_for_shorter", "pre_vote"),
     [
         ("unattached", True, False, True),
-        ("unattached, voted for A", True, True, True),
-        ("unattached, voted for A's id", True, True, True),
+        ("unattached, voted for A", True, False, True),
+        ("unattached, voted for A's id", True, False, True),
         ("unattached, knows a leader", False, False, True),
         ("prospective", True, False, True),
         ("prospective, voted for B", False, False, True),
