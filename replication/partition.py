@@ -125,9 +125,11 @@ class Partition:
         # Somebody else may have led in an epoch that was passed over here, and made followers truncate: what was known
         # of them counts no more.
         new_leader = not self.is_leader or epoch > self.leader_epoch + 1
-        self.partition_epoch = partition_epoch
-        self.isr = self.maximal_isr = isr
-        self.proposal = None
+        # The controller's answer to a proposal may have told before; then the next one may be under way already.
+        if starts or partition_epoch != self.partition_epoch or partition_epoch < 0:
+            self.partition_epoch = partition_epoch
+            self.isr = self.maximal_isr = isr
+            self.proposal = None
         self.replica_ids = replicas if replicas is not None else isr
         self.followers = {
             replica: self.followers.get(replica) or FollowerState() for replica in self.replica_ids if replica != me

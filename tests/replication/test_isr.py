@@ -136,6 +136,22 @@ def test_who_never_fetched_leaves_after_the_time() -> None:
     assert leader.proposals == [Proposal(((1, 101), (2, 102)), 3, 7, None)]
 
 
+def test_metadata_that_only_repeats_an_answer_does_not_drop_the_next_proposal() -> None:
+    leader = Leader(isr=(1,))
+    leader.clock.advance(5 * LAG_MS)
+    leader.fetch(2, 10)
+    leader.append(40)
+    leader.partition.isr_changed(leader.proposals[0], (1, 2), 3, 8)
+    leader.fetch(3, 10)
+    assert leader.members == [(1, 2), (1, 2, 3)]
+    leader.partition.become_leader(3, (1, 2), (1, 2, 3), 8)
+    # The controller may have accepted broker 3 by now: nothing is replicated that it does not have.
+    leader.fetch(2, 40)
+    assert leader.log.high_watermark == 10
+    leader.partition.become_leader(3, (1, 2), (1, 2, 3), 9)
+    assert leader.partition.proposal is None
+
+
 def test_one_proposal_at_a_time() -> None:
     leader = Leader(isr=(1,))
     leader.fetch(2, 10)
