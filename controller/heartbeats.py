@@ -10,6 +10,8 @@ from enum import IntEnum
 
 from pylogd.controller.image import ClusterImage
 
+_LONG_AGO_MS = -(1 << 62)
+
 
 class BrokerState(IntEnum):
     """Where a broker is in its life, as the controller sees it."""
@@ -37,23 +39,52 @@ class _Tracked:
 class Heartbeats:
     """Heartbeat state of every registered broker."""
 
-    __slots__ = ("_brokers", "_contacts", "session_timeout_ms")
+    __slots__ = ("_brokers", "_contacts", "awaited", "session_timeout_ms")
 
     def __init__(self, session_timeout_ms: int = 9000) -> None:
         self.session_timeout_ms = session_timeout_ms
         self._brokers: dict[int, _Tracked] = {}
         #: (broker id, epoch) -> monotonic time of the last heartbeat of that epoch
         self._contacts: dict[tuple[int, int], int] = {}
+        #: Brokers that went a moment ago -> when it is no longer to be expected that they come back in a moment.
+        self.awaited: dict[int, int] = {}
 
     def activate(self, image: ClusterImage, now_ms: int, gone: int | None = None) -> None:
         """Starts with every unfenced broker just seen, except `gone`: the broker that shares this process and its
-        locked directories is not running from before, and must not wait for its own old session to run out."""
+        locked directories is not running from before, and must not wait for its own old session to run out. When the
+        others went is not known."""
         self._brokers.clear()
         self._contacts.clear()
+        self.awaited.clear()
         for broker in image.brokers.values():
             self.register(broker.id, broker.fenced)
-            if not broker.fenced and broker.id != gone:
+            if broker.fenced:
+                self.await_return(broker.id, now_ms)
+            elif broker.id != gone:
                 self._contacts[(broker.id, broker.epoch)] = now_ms
+
+    def undo(self, image: ClusterImage) -> None:
+        """What was decided last could not be written: the image tells who is registered and fenced. Whoever was to be
+        fenced counts as expired."""
+        for broker_id in self.broker_ids():
+            if broker_id not in image.brokers:
+                self.remove(broker_id)
+        for broker in image.brokers.values():
+            tracked = self._brokers.setdefault(broker.id, _Tracked(broker.fenced))
+            self._update(tracked, broker.fenced)
+            if not broker.fenced:
+                self._contacts.setdefault((broker.id, broker.epoch), _LONG_AGO_MS)
+
+    def await_return(self, broker_id: int, now_ms: int) -> None:
+        """The broker has just gone: for as long as its session would have lasted, it may come back."""
+        self.awaited[broker_id] = now_ms + self.session_timeout_ms
+
+    def stop_awaiting(self, now_ms: int) -> bool:
+        """Time has passed; True when somebody did not come back in time."""
+        late = [broker_id for broker_id, until_ms in self.awaited.items() if until_ms <= now_ms]
+        for broker_id in late:
+            del self.awaited[broker_id]
+        return bool(late)
 
     def touch(self, broker_id: int, epoch: int, now_ms: int) -> None:
         """A heartbeat arrived. Recorded before anything is decided, so that a busy controller fences nobody."""
@@ -104,6 +135,8 @@ class Heartbeats:
         tracked = self._brokers[broker_id]
         self._update(tracked, fenced)
         tracked.metadata_offset = metadata_offset
+        if not fenced:
+            self.awaited.pop(broker_id, None)
 
     def begin_shutdown(self, broker_id: int, offset: int) -> None:
         """The broker may stop once every active broker has replayed past `offset`."""

@@ -358,17 +358,19 @@ class Controller:
                 logger.info("fencing a broker whose session timed out: %s", decision.records[-1][0])
                 self._append(decision.records, atomic=False)
             again = decision.response
+        if self.state.heartbeats.stop_awaiting(self._clock.monotonic_ms()):
+            self._elect_unclean()
 
     def broker_gone(self, broker_id: int, epoch: int) -> None:
         """There is evidence that the process of that broker has ended."""
-        if not self.active:
-            return
-        decision = brokers.fence_gone_broker(self.state, broker_id, epoch)
+        if self.active:
+            self._attempt("fast fencing", lambda: self._fence_gone(broker_id, epoch))
+
+    def _fence_gone(self, broker_id: int, epoch: int) -> None:
+        decision = brokers.fence_gone_broker(self.state, broker_id, epoch, self._clock.monotonic_ms())
         if decision.records:
             logger.info("fencing broker %d: its process of epoch %d is gone", broker_id, epoch)
             self._append(decision.records, atomic=False)
-            session_s = self._timings.session_timeout_ms / 1000
-            self._loop.call_later(session_s, self._attempt, "unclean", self._elect_unclean)
 
     def _balance(self) -> None:
         self._elect_some("balance", elections.balance_leaders)
@@ -444,6 +446,7 @@ class Controller:
         except LogFull:
             # Of records that need not be atomic some may have found room.
             self._replay_own(records[: self.driver.end_offset - base], base)
+            self.state.heartbeats.undo(image)
             raise
         if self.state.image is not image:
             # The append was the moment to notice that the lead is lost: the state has begun anew without these records.

@@ -14,6 +14,7 @@ from pylogd.controller import versions
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.image import BROKER_RESOURCE, ClusterImage
 from pylogd.controller.records import VersionedRecord
+from pylogd.controller.registrations import Partition
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 
@@ -133,6 +134,14 @@ class ControllerState:
         configured = int(self.topic_value(topic, "min.insync.replicas"))
         known = self.image.topics.get(topic)
         return configured if known is None else min(configured, len(known.partitions[0].replicas))
+
+    def may_elect_unclean(self, topic: str, partition: Partition) -> bool:
+        """Whether a leader that may lack records is better than none: if the topic says so, and nobody who has them all
+        is likely to be back in a moment."""
+        awaited = self.heartbeats.awaited
+        return self.unclean_election_enabled(topic) and not (
+            awaited and any(r in awaited for r in (*partition.isr, *partition.elr, *partition.last_known_elr))
+        )
 
     def unclean_election_enabled(self, topic: str) -> bool:
         return self.topic_value(topic, "unclean.leader.election.enable").lower() == "true"

@@ -143,10 +143,8 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
 
 
-def fence_records(state: ControllerState, broker: Broker, *, in_sync_only: bool = False) -> list[VersionedRecord]:
-    records = elections.leader_and_isr_updates(
-        state, elections.with_replica_in_isr(state, broker.id), remove=broker.id, in_sync_only=in_sync_only
-    )
+def fence_records(state: ControllerState, broker: Broker) -> list[VersionedRecord]:
+    records = elections.leader_and_isr_updates(state, elections.with_replica_in_isr(state, broker.id), remove=broker.id)
     records.append(_change(broker.id, broker.epoch, 0, fenced=1))
     return records
 
@@ -251,14 +249,15 @@ def fence_stale_broker(state: ControllerState, now_ms: int) -> Decision:
     return Decision(records, True, atomic=False)
 
 
-def fence_gone_broker(state: ControllerState, broker_id: int, epoch: int) -> Decision:
+def fence_gone_broker(state: ControllerState, broker_id: int, epoch: int, now_ms: int) -> Decision:
     """Fences a broker whose process is known to be gone, before its session runs out. Epochs keep that safe; an unclean
-    election still waits for the session, because a broker that comes back may have the records."""
+    election still waits as long as the session, because a broker that comes back may have the records."""
     state.heartbeats.end_session(broker_id, epoch)
     broker = state.image.brokers.get(broker_id)
     if broker is None or broker.epoch != epoch or broker.fenced:
         return Decision([], False)
-    records = fence_records(state, broker, in_sync_only=True)
+    state.heartbeats.await_return(broker_id, now_ms)
+    records = fence_records(state, broker)
     state.heartbeats.fence(broker_id)
     return Decision(records, True, atomic=False)
 

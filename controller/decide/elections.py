@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from pylogd.controller.decide.partition_change import ONLINE, PREFERRED, UNCLEAN, PartitionChange
+from pylogd.controller.decide.partition_change import PREFERRED, UNCLEAN, PartitionChange
 from pylogd.controller.records import VersionedRecord
 from pylogd.controller.registrations import NO_LEADER, Partition, Topic
 from pylogd.controller.state import ControllerState, Decision
@@ -40,11 +40,9 @@ def leader_and_isr_updates(
     remove: int = NO_LEADER,
     add: int = NO_LEADER,
     unclean_shutdown: int = NO_LEADER,
-    in_sync_only: bool = False,
 ) -> list[VersionedRecord]:
     """Changes of `partitions` when broker `remove` leaves, `add` is about to be unfenced, or `unclean_shutdown` came
-    back without a clean shutdown and so may have lost the end of its logs. `in_sync_only` elects no other leader even
-    where that is allowed."""
+    back without a clean shutdown and so may have lost the end of its logs."""
 
     def acceptable(broker_id: int) -> bool:
         if broker_id in (remove, unclean_shutdown):
@@ -57,8 +55,6 @@ def leader_and_isr_updates(
         if unclean_shutdown != NO_LEADER:
             change.unclean_shutdown = (unclean_shutdown,)
         change.isr = [replica for replica in partition.isr if replica not in (remove, unclean_shutdown)]
-        if in_sync_only:
-            change.election = ONLINE
         record = change.build()
         if record is not None:
             records.append(record)
@@ -139,8 +135,8 @@ def elect_unclean(state: ControllerState) -> Decision:
     """Leaders for leaderless partitions of topics that allow an unclean election, a bounded number at a time."""
     records: list[VersionedRecord] = []
     limit = state.settings.elections_max
-    for topic, index, _ in without_leader(state):
-        if state.unclean_election_enabled(topic.name):
+    for topic, index, partition in without_leader(state):
+        if state.may_elect_unclean(topic.name, partition):
             try:
                 records.append(_elect(state, topic.name, index, UNCLEAN_ELECTION))
             except KafkaError:

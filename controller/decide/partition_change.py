@@ -66,7 +66,7 @@ class PartitionChange:
         self.index = index
         self.partition = partition
         self.min_isr = state.min_isr(topic) if state.image.elr_enabled else 1
-        self.election = UNCLEAN if state.unclean_election_enabled(topic) else ONLINE
+        self.election = UNCLEAN if state.may_elect_unclean(topic, partition) else ONLINE
         self.acceptable = acceptable or state.is_active
         self.isr = list(partition.isr)
         self.replicas = list(partition.replicas)

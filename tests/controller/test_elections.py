@@ -82,13 +82,42 @@ def test_a_broker_known_to_be_gone_is_fenced_early_but_never_replaced_uncleanly(
         unclean_leader_election_enable="true",
     )
     state.heartbeats.touch(0, 100, 0)
-    assert brokers.fence_gone_broker(state, 0, 99).records == []  # an earlier incarnation
-    decision = brokers.fence_gone_broker(state, 0, 100)
+    assert brokers.fence_gone_broker(state, 0, 99, 0).records == []  # an earlier incarnation
+    decision = brokers.fence_gone_broker(state, 0, 100, 0)
     assert [changed(state, decision.records, index=index).leader for index in (0, 1)] == [-1, 1]
     assert not state.heartbeats.has_session(0, 100, 1)
     replay(state, decision.records)
     assert state.image.brokers[0].fenced
-    assert brokers.fence_gone_broker(state, 0, 100).records == []
+    assert brokers.fence_gone_broker(state, 0, 100, 0).records == []
+
+
+def test_as_long_as_a_gone_broker_may_be_back_nobody_replaces_it_uncleanly() -> None:
+    state = with_topic(
+        new_state(3, fenced=[1, 2]),
+        {"replicas": [0, 1], "isr": [0]},
+        {"replicas": [2, 1], "isr": [2], "leader": -1},
+        unclean_leader_election_enable="true",
+    )
+    replay(state, brokers.fence_gone_broker(state, 0, 100, now_ms=0).records)
+    # Not when another broker comes, and not when it is looked for leaderless partitions; but for those of others.
+    replay(state, brokers._unfence_records(state, state.image.brokers[1]))
+    assert elections.elect_unclean(state).records == []
+    assert [partition.leader for partition in state.image.topics["t"].partitions] == [-1, 1]
+    assert not state.heartbeats.stop_awaiting(8_999)
+    assert state.heartbeats.stop_awaiting(9_000)
+    assert changed(state, elections.elect_unclean(state).records).leader == 1
+
+
+def test_a_new_controller_does_not_know_when_a_broker_went() -> None:
+    state = with_topic(
+        new_state(2, fenced=[0]),
+        {"replicas": [0, 1], "isr": [0], "leader": -1},
+        unclean_leader_election_enable="true",
+    )
+    state.heartbeats.activate(state.image, now_ms=1_000)
+    assert elections.elect_unclean(state).records == []
+    state.heartbeats.heard(0, fenced=False, metadata_offset=0)
+    assert not state.heartbeats.awaited
 
 
 def test_a_replica_in_a_failed_directory_does_not_lead() -> None:

@@ -141,7 +141,24 @@ def test_a_full_disk_refuses_changes_until_there_is_room(tmp_path: Path, monkeyp
                 assert (c.driver.end_offset, c.controller.state.image.offset) == (end, end - 1)
                 answer = await asyncio.wait_for(c.ask(topics("refused")), 30) if left == 0 else None
                 assert answer is None or answer.topics[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
+            # Who could not be fenced or unfenced is tried again.
             room[0] = 1000
+            epoch = await c.register(2, (b"e" * 16,))
+            brokers = c.controller.state.image.brokers
+            for fence in (True, False):
+                heartbeat = broker_heartbeat.BrokerHeartbeatRequest(2, epoch, c.driver.end_offset, fence, False)
+                room[0] = 0
+                assert (await c.ask(heartbeat)).error_code == ErrorCode.KAFKA_STORAGE_ERROR
+                assert brokers[2].fenced is not fence
+                room[0] = 1000
+                assert (await c.ask(heartbeat)).is_fenced is fence
+                assert brokers[2].fenced is fence
+            room[0] = 0
+            c.controller.broker_gone(2, epoch)
+            assert not brokers[2].fenced
+            room[0] = 1000
+            c.controller._fence_stale()
+            assert brokers[2].fenced
             assert (await c.ask(topics("taken"))).topics[0].error_code == 0
             assert not c.failures
             seen.append(c.controller.state.image.freeze())
