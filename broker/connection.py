@@ -30,6 +30,7 @@ from pylogd.protocol.wire import skip_tags
 if TYPE_CHECKING:
     from pylogd.broker.repeated_commit import RepeatedCommits
     from pylogd.broker.repeated_commit import WaitingReply as WaitingCommit
+    from pylogd.broker.repeated_fetch import RepeatedFetches, WaitingFetch
     from pylogd.broker.repeated_produce import RepeatedProduce, WaitingReply
     from pylogd.broker.server import BoundListener
     from pylogd.runtime.stream import Stream
@@ -71,8 +72,8 @@ class Connection:
 
     __slots__ = (
         "_client_id_bytes",
-        "_commits",
         "_exclusive",
+        "_forms",
         "_in_turn",
         "_out",
         "_repeated",
@@ -120,7 +121,7 @@ class Connection:
         self.waiting_for_memory = False
         self._client_id_bytes: bytes | None = None
         #: Replies in the order of their requests, with or without bytes yet.
-        self.pending: deque[_Pending | WaitingReply | WaitingCommit] = deque()
+        self.pending: deque[_Pending | WaitingReply | WaitingCommit | WaitingFetch] = deque()
         self._exclusive = False
         self._out = bytearray()
         self._splits: list[tuple[int, Any]] = []
@@ -128,8 +129,8 @@ class Connection:
         self._reserved_at = 0.0
         #: Since the first Produce that was appended.
         self._repeated: RepeatedProduce | None = None
-        #: Since the first OffsetCommit that waited for its group.
-        self._commits: RepeatedCommits | None = None
+        #: Since the first OffsetCommit that waited for its group, and the first Fetch that waited for records.
+        self._forms: dict[Route, RepeatedCommits | RepeatedFetches] = {}
         self._in_turn = False
 
     @property
@@ -241,8 +242,10 @@ class Connection:
                     position = skip_tags(frame, position, len(frame), tags)
             except IndexError:
                 raise ProtocolError("the request header is cut off") from None
-        if route.is_commit and self._commits is not None and self._commits.run(frame, position, correlation_id, route):
-            return
+        if route.has_forms and self._forms:
+            forms = self._forms.get(route)
+            if forms is not None and forms.run(frame, position, correlation_id, route):
+                return
         request, _ = route.decode(frame, position)
         context = RequestContext(route.version, self.client_id, correlation_id, self, dispatcher.node)
         try:
@@ -263,8 +266,8 @@ class Connection:
         elif response is not None:
             if route.is_produce:
                 self._learn(key_and_version, route, frame, request, None)
-            elif route.is_commit:
-                self._learn_commit(route, context, frame, position, request, response)
+            elif route.has_forms:
+                self._learn_form(route, context, frame, position, request, response)
             self._defer(route, context, request, response)
 
     def _learn(self, key_and_version: int, route: Route, frame: memoryview, request: Any, response: Any) -> None:
@@ -275,15 +278,14 @@ class Connection:
             self._repeated = RepeatedProduce(self)
         self._repeated.learn(key_and_version, route, frame, request, response)
 
-    def _learn_commit(
+    def _learn_form(
         self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, reply: Any
     ) -> None:
-        """An OffsetCommit is under way: others like it need not be decoded."""
-        if self._commits is None:
-            from pylogd.broker.repeated_commit import RepeatedCommits
-
-            self._commits = RepeatedCommits(self)
-        self._commits.learn(route, context, frame, position, request, reply)
+        """A request is under way: others like it need not be decoded."""
+        forms = self._forms.get(route)
+        if forms is None:
+            forms = self._forms[route] = _forms_of(route.key)(self)
+        forms.learn(route, context, frame, position, request, reply)
 
     def _learn_client_id(self, text: bytes, length: int) -> None:
         if len(text) < length:
@@ -320,7 +322,7 @@ class Connection:
             pending.deferred = answer
             self._exclusive = answer.exclusive
             self.pending.append(pending)
-            answer.listen(lambda response: self._resolved(pending, response))
+            answer.listen(lambda response: self.resolved(pending, response))
         elif inspect.isawaitable(answer):
             self._exclusive = True
             self.pending.append(pending)
@@ -330,7 +332,7 @@ class Connection:
         else:
             raise TypeError(f"the handler of {route.key.name} returned {type(answer).__name__}")
 
-    def wait_for(self, reply: WaitingCommit) -> None:
+    def wait_for(self, reply: WaitingCommit | WaitingFetch) -> None:
         """`reply` is the next one due; nothing else starts before it is settled."""
         self._exclusive = True
         self.pending.append(reply)
@@ -342,16 +344,17 @@ class Connection:
             return
         failure = task.exception()
         if failure is None:
-            self._resolved(pending, task.result())
+            self.resolved(pending, task.result())
             return
         try:
             response = failure_response(pending.route, pending.context, pending.request, failure)
         except (ProtocolError, CloseConnection) as refusal:
             self.close(str(refusal))
             return
-        self._resolved(pending, response)
+        self.resolved(pending, response)
 
-    def _resolved(self, pending: _Pending, response: Any) -> None:
+    def resolved(self, pending: _Pending | WaitingFetch, response: Any) -> None:
+        """A pending reply is known."""
         if self.closed:
             return
         if isinstance(response, CloseConnection):
@@ -375,7 +378,7 @@ class Connection:
             if not self._in_turn and not self.stream.sending:
                 self.stream.resume()
 
-    def settled(self, pending: _Pending | WaitingReply | WaitingCommit) -> None:
+    def settled(self, pending: _Pending | WaitingReply | WaitingCommit | WaitingFetch) -> None:
         """A pending reply has its bytes: send all that are next in the order."""
         queue = self.pending
         if self.closed or queue[0] is not pending:
@@ -457,10 +460,20 @@ class Connection:
                 reply.deferred.abandon()
         if self._repeated is not None:
             self._repeated.close()
-        self._commits = None
+        self._forms.clear()
         if self._reserved:
             self._release_memory()
         self.server.forget(self)
+
+
+def _forms_of(key: ApiKey) -> type[RepeatedCommits | RepeatedFetches]:
+    if key is ApiKey.FETCH:
+        from pylogd.broker.repeated_fetch import RepeatedFetches
+
+        return RepeatedFetches
+    from pylogd.broker.repeated_commit import RepeatedCommits
+
+    return RepeatedCommits
 
 
 def _frame(route: Route, correlation_id: int, response: Any) -> list[Any]:

@@ -27,6 +27,8 @@ _RESPONSE_HEADER = Struct(">ii").pack
 _RESPONSE_HEADER_TAGGED = Struct(">iix").pack
 _set_size = Struct(">i").pack_into
 _SIZE_MAX = 0x7FFFFFFF
+#: With leader epochs, and with followers that tell their broker epoch.
+_FORMS_SINCE = {ApiKey.OFFSET_COMMIT: 6, ApiKey.FETCH: 15}
 
 
 class CloseConnection(Exception):
@@ -98,7 +100,7 @@ class Route:
         "decode",
         "encode",
         "handle",
-        "is_commit",
+        "has_forms",
         "is_produce",
         "key",
         "module",
@@ -118,7 +120,8 @@ class Route:
         self.decode = decoder(api.request, version)
         self.encode = encoder(api.response, version)
         self.is_produce = key is ApiKey.PRODUCE
-        self.is_commit = key is ApiKey.OFFSET_COMMIT
+        #: Whether requests that look like one before need not be decoded: `repeated_commit`, `repeated_fetch`.
+        self.has_forms = version >= _FORMS_SINCE.get(key, _SIZE_MAX)
         self.request_tagged = version >= api.flexible
         tagged = version >= api.flexible and key is not ApiKey.API_VERSIONS
         self.response_header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER

@@ -70,6 +70,11 @@ class FollowerView:
         self.poll: Any = None
         self._watches: dict[Key, _Watch] = {}
 
+    def watches(self, target: FetchTarget, partition: Partition) -> bool:
+        """Whether it is told when this partition moves."""
+        watch = self._watches.get(target.key)
+        return watch is not None and watch.partition is partition and watch.target is target
+
     def forget(self, key: Key) -> None:
         self.dirty.pop(key, None)
         self.behind.pop(key, None)
@@ -104,10 +109,9 @@ class FollowerView:
             if partition is None:
                 quiet = None
                 continue
-            watch = watches.get(key)
-            if watch is None or watch.partition is not partition or watch.target is not target:
-                if watch is not None:
-                    watch.leave()
+            if not self.watches(target, partition):
+                if key in watches:
+                    watches[key].leave()
                 watches[key] = _Watch(self, target, partition)
             if quiet is not None:
                 if self._at_the_end(partition, target):
@@ -154,13 +158,11 @@ class FollowerView:
                 behind.pop(key, None)
             else:
                 behind[key] = target
-            watch = self._watches.get(key)
             if (
                 answer.error_code == 0
                 and answer.diverging_epoch.epoch < 0
                 and target.fetch_offset >= partition.log.log_end_offset
                 # Not if it came to this broker while the request waited: nobody would tell when it moves.
-                and watch is not None
-                and watch.partition is partition
+                and self.watches(target, partition)
             ):
                 dirty.pop(key, None)

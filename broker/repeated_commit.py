@@ -29,8 +29,6 @@ if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext, Route
     from pylogd.protocol.messages.offset_commit import OffsetCommitRequest
 
-#: Before it a commit has no leader epoch.
-VERSION_MIN = 6
 #: Forms remembered per connection, one for each group and length of request.
 _FORMS_MAX = 64
 #: Requests remembered for nothing before the connection gives up: its commits never repeat.
@@ -149,7 +147,7 @@ class RepeatedCommits:
         self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, reply: CommitReply
     ) -> None:
         """Remember a request that was just handed to its group, unless part of it was refused."""
-        if route.version < VERSION_MIN or self._misses > _MISSES_MAX:
+        if self._misses > _MISSES_MAX:
             return
         if any(answer.error_code for topic in reply.accepted.topics for answer in topic.partitions):
             return

@@ -234,10 +234,11 @@ class IncrementalContext(FetchContext):
 
     __slots__ = ("_epoch", "_session", "named")
 
-    def __init__(self, session: FetchSession, named: list[FetchTarget]) -> None:
+    def __init__(self, session: FetchSession, named: list[FetchTarget], epoch: int) -> None:
         super().__init__(session.targets)
         self._session = session
-        self._epoch = session.epoch
+        #: The one the session's next request will have, unless another connection uses it as well.
+        self._epoch = epoch
         #: The partitions this request says something about.
         self.named = named
 
@@ -291,7 +292,7 @@ def open_context(node: Any, version: int, request: FetchRequest, privileged: boo
         for target in session.targets.values() if session.view is None else session.view.dirty.values():
             if target.topic is None:
                 target.topic = _topic_name(node, target.topic_id)
-    return IncrementalContext(session, named)
+    return IncrementalContext(session, named, session.epoch)
 
 
 def _targets(node: Any, request: FetchRequest, by_id: bool) -> dict[Key, FetchTarget]:

@@ -40,6 +40,8 @@ class Replicas:
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
         self._woken: list[Partition] = []
+        #: While partitions are being woken: what runs when all are.
+        self._after_wake: list[Callable[[], None]] | None = None
 
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get((topic, index))
@@ -84,9 +86,20 @@ class Replicas:
             self.loop.call_soon(self._wake)
         self._woken.append(partition)
 
+    def after_wake(self, callback: Callable[[], None]) -> None:
+        """Call when every partition that moved in this turn has woken its long polls."""
+        if self._after_wake is None:
+            self.loop.call_soon(callback)
+        else:
+            self._after_wake.append(callback)
+
     def _wake(self) -> None:
         woken, self._woken = self._woken, []
         for partition in woken:
             partition.wake_scheduled = False
+        self._after_wake = []
         for partition in woken:
             partition.waiters.wake()
+        due, self._after_wake = self._after_wake, None
+        for callback in due:
+            callback()

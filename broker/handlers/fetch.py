@@ -46,28 +46,15 @@ _STALE_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEA
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     version = ctx.version
-    state = request.replica_state
-    replica_id = request.replica_id if version < 15 else state.replica_id
+    replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
     context = open_context(ctx.node, version, request, replica_id >= 0)
     if context.error is not None:
         return context.respond([])
-    max_bytes = min(request.max_bytes, ctx.node.config["fetch.max.bytes"])
-    params = FetchParams(
-        by_id=version >= 13,
-        replica_id=replica_id,
-        replica_epoch=state.replica_epoch,
-        # A consumer that tells its rack may be served by any replica.
-        leader_only=replica_id >= 0 or (replica_id == -1 and version < 11),
-        read_committed=reads_committed(request.isolation_level),
-        min_bytes=min(request.min_bytes, max_bytes),
-        max_bytes=max_bytes,
-        now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,
-        rack=_rack(ctx, request) if replica_id == CONSUMER and request.rack_id else "",
-    )
+    params = fetch_params(ctx, request)
     if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
         view = _follower_view(ctx.node, context, params)
         maybe = view.start(params, context.named)
-        poll: _Poll = _FollowerPoll(ctx, context, view, params, request.max_wait_ms)
+        poll: _Poll = FollowerPoll(ctx, context, view, params, request.max_wait_ms)
         if maybe is None and request.max_wait_ms > 0 and params.min_bytes > 0:
             return poll.wait()
         plan = maybe or view.replan(params, nowait=True)
@@ -80,6 +67,25 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
     if not plan.cold and (plan.size >= params.min_bytes or plan.urgent or request.max_wait_ms <= 0):
         return poll.respond(plan)
     return poll.start(plan)
+
+
+def fetch_params(ctx: RequestContext, request: FetchRequest) -> FetchParams:
+    version = ctx.version
+    state = request.replica_state
+    replica_id = request.replica_id if version < 15 else state.replica_id
+    max_bytes = min(request.max_bytes, ctx.node.config["fetch.max.bytes"])
+    return FetchParams(
+        by_id=version >= 13,
+        replica_id=replica_id,
+        replica_epoch=state.replica_epoch,
+        # A consumer that tells its rack may be served by any replica.
+        leader_only=replica_id >= 0 or (replica_id == -1 and version < 11),
+        read_committed=reads_committed(request.isolation_level),
+        min_bytes=min(request.min_bytes, max_bytes),
+        max_bytes=max_bytes,
+        now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,
+        rack=_rack(ctx, request) if replica_id == CONSUMER and request.rack_id else "",
+    )
 
 
 def _rack(ctx: RequestContext, request: FetchRequest) -> str:
@@ -151,7 +157,7 @@ class _Poll:
         context: FetchContext,
         targets: list[FetchTarget],
         params: FetchParams,
-        max_wait_ms: int,
+        max_wait_ms: float,
     ) -> None:
         self._ctx = ctx
         self._context = context
@@ -226,13 +232,13 @@ class _Poll:
             self._timer = None
 
 
-class _FollowerPoll(_Poll):
+class FollowerPoll(_Poll):
     """A follower's Fetch: its session is told which partitions move, however many they are."""
 
     __slots__ = ("_scheduled", "_view")
 
     def __init__(
-        self, ctx: RequestContext, context: FetchContext, view: FollowerView, params: FetchParams, max_wait_ms: int
+        self, ctx: RequestContext, context: FetchContext, view: FollowerView, params: FetchParams, max_wait_ms: float
     ) -> None:
         super().__init__(ctx, context, [], params, max_wait_ms)
         self._view = view
@@ -246,7 +252,7 @@ class _FollowerPoll(_Poll):
         """Some partition moved; others may in the same turn."""
         if not self._scheduled:
             self._scheduled = True
-            self._ctx.connection.loop.call_soon(self._run)
+            self._ctx.node.replicas.after_wake(self._run)
 
     def _run(self) -> None:
         self._scheduled = False

@@ -1,0 +1,348 @@
+"""The Fetch of a follower that keeps up with one busy partition: understood without decoding it, answered without a
+plan.
+
+While records trickle into a partition, each of its followers asks again and again the same: one partition, and apart
+from the correlation id only the session's epoch and the fetch offset differ, always at the same places:
+
+    key and version int32 | correlation id int32 | still | session epoch int32 | still | fetch offset int64 | still
+
+The first such request is decoded and handled in full, and remembered as a form: the bytes that stand still, the decoded
+request and the frame of its reply. A later one of the same form that finds its follower at the leader's end only moves
+the follower on and waits. When the next records come, nothing else has happened in the session, and the partition is
+still led under the epoch the follower knows, the reply is one `pack` in front of them.
+
+Whatever is not as simple as that takes the full path: before anything has changed when the request comes, and by a
+`FollowerPoll` in its place when it has waited.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from struct import Struct
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.handlers.fetch import FollowerPoll, fetch_params
+from pylogd.broker.sessions import IncrementalContext, next_epoch
+from pylogd.protocol.codec import encode
+from pylogd.protocol.errors import KafkaError
+from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from pylogd.protocol.wire import put_uvarint
+from pylogd.runtime.files import ColdRead
+from pylogd.runtime.stream import INLINE_BYTES_MAX
+
+if TYPE_CHECKING:
+    from pylogd.broker.connection import Connection
+    from pylogd.broker.dispatch import Route
+    from pylogd.broker.follower_session import FollowerView
+    from pylogd.broker.sessions import FetchSession, FetchTarget
+    from pylogd.protocol.messages.fetch import FetchRequest
+    from pylogd.replication.partition import Partition
+
+#: Forms remembered per connection, one for each partition and leader epoch.
+_FORMS_MAX = 64
+#: Requests remembered for nothing before the connection gives up: its partitions take turns.
+_MISSES_MAX = 64
+_OPENING_BYTES = 8
+#: Numbers by which the places of the real ones are found: session epoch and fetch offset of a request; watermark, last
+#: stable offset and log start of a reply.
+_EPOCH, _OFFSET = 0x5A6B7C1D, 0x1122334455667788
+_int32, _int64 = Struct(">i").pack, Struct(">q").pack
+_TOLD = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
+_TOLD_BYTES = Struct(">qqq").pack(*_TOLD)
+_set_size = Struct(">i").pack_into
+#: Behind the records: no tags of the partition, the topic and the response.
+_NO_TAGS = b"\x00\x00\x00"
+
+
+class _Still(NamedTuple):
+    """The bytes of a request that are the same every time, around session epoch and fetch offset."""
+
+    opening: bytes
+    #: Which partition, under which leader epoch.
+    place: bytes
+    ending: bytes
+
+
+class WaitingFetch:
+    """What one remembered request stands for, and the reply to it that may be owed: there is never more than one."""
+
+    __slots__ = (
+        "_asked",
+        "_connection",
+        "_deadline",
+        "_epoch",
+        "_pack",
+        "_params",
+        "_partition",
+        "_scheduled",
+        "_session",
+        "_target",
+        "_timer",
+        "_told",
+        "_view",
+        "_wait_s",
+        "chunks",
+        "context",
+        "deferred",
+        "request",
+        "route",
+        "still",
+    )
+
+    def __init__(
+        self,
+        connection: Connection,
+        route: Route,
+        context: RequestContext,
+        request: FetchRequest,
+        session: FetchSession,
+        view: FollowerView,
+        target: FetchTarget,
+        partition: Partition,
+        still: _Still,
+    ) -> None:
+        self._connection = connection
+        self._session = session
+        self._view = view
+        self._target = target
+        self._partition = partition
+        self._asked = request.topics[0].partitions[0]
+        self._params = fetch_params(context, request)
+        self._wait_s = request.max_wait_ms / 1000
+        self._epoch = 0
+        self._deadline = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._scheduled = False
+        self.still = still
+        # As the connection knows pending replies.
+        self.route = route
+        self.context = context
+        self.request: Any = None
+        self.chunks: list[Any] | None = None
+        self.deferred: Any = None
+        answer = PartitionData(target.index, 0, *_TOLD, aborted_transactions=None, records=b"")
+        topic = FetchableTopicResponse(target.topic or "", target.topic_id, [answer])
+        frame = bytearray()
+        route.encode_into(frame, [], 0, FetchResponse(session_id=session.id, responses=[topic]))
+        at = frame.index(_TOLD_BYTES)
+        behind = at + len(_TOLD_BYTES)
+        # Up to the length of the records, which is one byte where there are none.
+        end = len(frame) - len(_NO_TAGS) - 1
+        self._told = bytes(frame[8:at]), bytes(frame[behind:end])
+        self._pack = Struct(f">ii{at - 8}sqqq{end - behind}s")
+
+    @property
+    def stale(self) -> bool:
+        """Whether the session, or the partition on this broker, is another one by now."""
+        session, key = self._session, self._target.key
+        node = self.context.node
+        return (
+            node.sessions.get(session.id) is not session
+            or session.view is not self._view
+            or session.targets.get(key) is not self._target
+            or node.replicas.by_id.get(key) is not self._partition
+        )
+
+    def may_start(self, epoch: int, offset: int) -> bool:
+        """Whether a request with this session epoch and fetch offset finds everything as expected: nothing to say about
+        any other partition, and the follower at the leader's end."""
+        view, partition, target, asked = self._view, self._partition, self._target, self._asked
+        if (
+            self._session.epoch != epoch
+            or view.behind
+            or len(view.dirty) > (target.key in view.dirty)
+            or self.stale
+            or not view.watches(target, partition)
+            or not partition.is_leader
+            or partition.leader_epoch != asked.current_leader_epoch
+        ):
+            return False
+        follower = partition.followers.get(view.replica_id)
+        log = partition.log
+        return (
+            follower is not None
+            and follower.broker_epoch == view.replica_epoch
+            and offset == log.log_end_offset
+            and asked.last_fetched_epoch == log.epochs.latest
+            and not log.offline
+        )
+
+    def start(self, correlation_id: int, offset: int) -> None:
+        """The follower has everything below `offset`; its reply waits for more."""
+        session, view, target, asked = self._session, self._view, self._target, self._asked
+        context, connection = self.context, self._connection
+        context.correlation_id = correlation_id
+        context.node.sessions.touch(session)
+        self._epoch = session.epoch = next_epoch(session.epoch)
+        asked.fetch_offset = offset
+        target.update(asked)
+        view.fetched_ms = self._params.now_ms = now_ms = context.node.clock.monotonic_ms()
+        view.dirty[target.key] = target
+        view.poll = self
+        self.chunks = None
+        self.deferred = self
+        connection.wait_for(self)
+        self._deadline = connection.loop.time() + self._wait_s
+        if self._timer is None:
+            self._timer = connection.loop.call_at(self._deadline, self._expire)
+        self._partition.follower_fetched(view.replica_id, view.replica_epoch, offset, asked.log_start_offset, now_ms)
+
+    def schedule(self) -> None:
+        """Some partition of the session moved; others may in the same turn."""
+        if not self._scheduled:
+            self._scheduled = True
+            self.context.node.replicas.after_wake(self._run)
+
+    def _run(self) -> None:
+        self._scheduled = False
+        if self._view.poll is self and not self._answer():
+            self._poll()
+
+    def _answer(self) -> bool:
+        """Send the new records, if that is all there is to say."""
+        session, view, target, partition = self._session, self._view, self._target, self._partition
+        log = partition.log
+        if (
+            len(view.dirty) != 1
+            or session.epoch != self._epoch
+            or self.stale
+            or not partition.is_leader
+            or partition.leader_epoch != target.current_leader_epoch
+            or log.epochs.latest != target.last_fetched_epoch
+            or view.replica_id not in partition.maximal_isr
+        ):
+            return False
+        try:
+            limit = min(target.max_bytes, self._params.max_bytes)
+            found = log.read(target.fetch_offset, limit, log.log_end_offset, True, True).range
+            if found is None or not self._params.min_bytes <= found.size <= INLINE_BYTES_MAX:
+                return False
+            records = found.file.pread_nowait(found.size, found.position, found.size)
+        except (KafkaError, ColdRead):
+            return False
+        view.poll = None
+        mark, start = log.high_watermark, log.log_start_offset
+        target.answered_high_watermark = mark
+        target.answered_log_start_offset = start
+        before, behind = self._told
+        frame = bytearray(
+            self._pack.pack(0, self.context.correlation_id, before, mark, log.last_stable_offset, start, behind)
+        )
+        put_uvarint(frame, len(records) + 1)
+        frame += records
+        frame += _NO_TAGS
+        _set_size(frame, 0, len(frame) - 4)
+        self.chunks = [frame]
+        self._connection.settled(self)
+        return True
+
+    def _expire(self) -> None:
+        """The timer serves one request after the other: it is set again only when it has run out."""
+        self._timer = None
+        if self._view.poll is not self:
+            return
+        loop = self._connection.loop
+        if loop.time() < self._deadline:
+            self._timer = loop.call_at(self._deadline, self._expire)
+        else:
+            self._poll()
+
+    def _poll(self) -> None:
+        """Go on as a request that took the full path."""
+        view, params = self._view, self._params
+        view.poll = None
+        left_ms = (self._deadline - self._connection.loop.time()) * 1000
+        context = IncrementalContext(self._session, [self._target], self._epoch)
+        poll = FollowerPoll(self.context, context, view, params, left_ms)
+        self.deferred = deferred = poll.start(view.replan(params, nowait=True))
+        deferred.listen(lambda response: self._connection.resolved(self, response))
+
+    def abandon(self) -> None:
+        """The connection has gone."""
+        if self._view.poll is self:
+            self._view.poll = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+
+class RepeatedFetches:
+    """The remembered forms of one connection. Their requests are of one build: names and numbers differ, lengths do
+    not."""
+
+    __slots__ = ("_build", "_connection", "_forms", "_misses")
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        #: By what says which partition.
+        self._forms: dict[bytes, WaitingFetch] = {}
+        self._build = Struct("")
+        self._misses = 0
+
+    def learn(
+        self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, reply: Any
+    ) -> None:
+        """Remember a request that was just handled and waits, if it is a follower's and names one partition."""
+        if request.replica_state.replica_id < 0 or self._misses > _MISSES_MAX or request.forgotten_topics_data:
+            return
+        if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
+            return
+        node = context.node
+        session = node.sessions.get(request.session_id)
+        if session is None or session.view is None or self._known(frame) is not None:
+            return
+        key = (request.topics[0].topic_id, request.topics[0].partitions[0].partition)
+        target, partition = session.targets.get(key), node.replicas.by_id.get(key)
+        still = _still(route, frame, position, request)
+        if target is None or partition is None or still is None:
+            return
+        build = Struct(f">{_OPENING_BYTES}x{len(still.opening)}si{len(still.place)}sq{len(still.ending)}s")
+        if build.format != self._build.format or len(self._forms) >= _FORMS_MAX:
+            self._build = build
+            self._forms.clear()
+        self._misses += 1
+        self._forms[still.place] = WaitingFetch(
+            self._connection, route, context, request, session, session.view, target, partition, still
+        )
+
+    def _known(self, frame: memoryview) -> tuple[WaitingFetch, int, int] | None:
+        """The form of a request with its session epoch and fetch offset."""
+        build = self._build
+        if len(frame) != build.size:
+            return None
+        opening, epoch, place, offset, ending = build.unpack(frame)
+        form = self._forms.get(place)
+        if form is None or form.still.opening != opening or form.still.ending != ending:
+            return None
+        if form.stale:
+            del self._forms[place]
+            return None
+        return form, epoch, offset
+
+    def run(self, frame: memoryview, position: int, correlation_id: int, route: Route) -> bool:
+        """Take a request of a remembered form; False when it is none, or not as simple as it looks."""
+        known = self._known(frame)
+        if known is None:
+            return False
+        form, epoch, offset = known
+        if form.route is not route or not form.may_start(epoch, offset):
+            return False
+        self._misses = 0
+        form.start(correlation_id, offset)
+        return True
+
+
+def _still(route: Route, frame: memoryview, position: int, request: FetchRequest) -> _Still | None:
+    """What stands still in the frame of a request whose body begins at `position`. None when it was not written the way
+    our codec would, so that the places of the numbers are not known."""
+    asked = request.topics[0].partitions[0]
+    epoch, offset = request.session_epoch, asked.fetch_offset
+    request.session_epoch, asked.fetch_offset = _EPOCH, _OFFSET
+    body = encode(request, route.version)
+    request.session_epoch, asked.fetch_offset = epoch, offset
+    opening, _, rest = body.partition(_int32(_EPOCH))
+    place, _, ending = rest.partition(_int64(_OFFSET))
+    opening = bytes(frame[_OPENING_BYTES:position]) + opening
+    given = b"".join((opening, _int32(epoch), place, _int64(offset), ending))
+    return _Still(opening, place, ending) if given == frame[_OPENING_BYTES:] else None
