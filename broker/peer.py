@@ -83,6 +83,8 @@ class Peer:
         self._timeout_s = timeout_s
         self._stream: Stream | None = None
         self._versions: dict[int, tuple[int, int]] | None = None
+        #: The newest version of each API asked for that both sides know.
+        self._newest: dict[int, int] = {}
         self._opening: asyncio.Task[None] | None = None
         self._queue: deque[_Asked] = deque()
         self._in_flight: deque[_Asked] = deque()
@@ -109,7 +111,7 @@ class Peer:
     ) -> None:
         """Ask; `handler` hears exactly once, never before this returns. `version`: this one or none."""
         asked = _Asked(
-            ApiKey(request.API_KEY),
+            APIS[request.API_KEY].key,
             request,
             handler,
             version,
@@ -141,6 +143,9 @@ class Peer:
 
     def version_for(self, key: ApiKey) -> int:
         """The newest version of an API both sides know. PeerError when there is none, or no connection."""
+        known = self._newest.get(key)
+        if known is not None:
+            return known
         if self._versions is None:
             raise PeerError(f"{self} is not connected")
         api = APIS[key]
@@ -148,6 +153,7 @@ class Peer:
         version = min(last, api.last)
         if version < max(first, api.first):
             raise PeerError(f"{self} does not serve {api.name} in a version known here")
+        self._newest[key] = version
         return version
 
     def _write(self, asked: _Asked) -> None:
@@ -282,6 +288,7 @@ class Peer:
     def _lose(self, reason: str, refused: bool = False) -> None:
         """Everybody who waits is told; the next request opens a new connection."""
         self._versions = None
+        self._newest.clear()
         waiting = [*self._in_flight, *self._queue]
         self._in_flight.clear()
         self._queue.clear()

@@ -119,7 +119,8 @@ class Fetcher:
         """The request to send now, or None: then `wake_ms` tells when to ask again, if no other event comes first."""
         if self._in_flight is not None or self._flushing:
             return None
-        self._end_delays(now_ms)
+        if self._delayed:
+            self._end_delays(now_ms)
         if self._search:
             self._in_flight = self._search.request(self.broker_id)
         elif len(self.states) > len(self._delayed):

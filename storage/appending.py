@@ -248,16 +248,28 @@ class Appending(LogState):
     def _append_run(
         self, records: memoryview, batches: list[tuple[int, BatchHeader]], size: int, origin: Origin, now_ms: int
     ) -> None:
-        first, last = batches[0][1], batches[-1][1]
-        max_timestamp = max(header.max_timestamp for _, header in batches)
-        segment = self._roll_if_due(size, first.base_offset, last.last_offset, max_timestamp, now_ms)
-        start = batches[0][0]
+        start, first = batches[0]
+        max_timestamp = first.max_timestamp
+        for _, header in batches:
+            if header.max_timestamp > max_timestamp:
+                max_timestamp = header.max_timestamp
+        segment = self.active
         position = segment.size
+        last_offset = batches[-1][1].last_offset
+        if (
+            position + size > self._segment_bytes
+            or max_timestamp > self._roll_timestamp
+            or now_ms > self._roll_now_ms
+            or last_offset > self._last_offset_max
+        ):
+            segment = self._roll_if_due(size, first.base_offset, last_offset, max_timestamp, now_ms)
+            position = segment.size
         try:
             segment.file.pwrite(records[start : start + size], position)
         except OSError as error:
             raise self._undo_write(segment, error) from error
         # The bytes are the leader's, and the books follow them.
+        indexed = False
         try:
             for at, header in batches:
                 last_offset = header.last_offset
@@ -267,9 +279,10 @@ class Appending(LogState):
                     self._recent_start = self.log_end_offset
                 self._recent_offsets.append(last_offset)
                 self._recent_positions.append(position)
-                segment.note_batch(
+                if segment.note_batch(
                     position, header.length, last_offset, header.max_timestamp, self._index_interval_bytes
-                )
+                ):
+                    indexed = True
                 position += header.length
                 segment.size = position
                 self.log_end_offset = last_offset + 1
@@ -280,7 +293,7 @@ class Appending(LogState):
             raise self._books_failed(error) from error
         if len(self._recent_offsets) > RECENT_MAX:
             self._forget_recent()
-        if segment.indexes_full:
+        if indexed and segment.indexes_full:
             self._forget_roll_bounds()
         self._start_writeback(segment, position)
 

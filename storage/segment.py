@@ -154,8 +154,9 @@ class Segment:
 
     # -- appending: `Log` writes the bytes, this keeps the books
 
-    def note_batch(self, position: int, length: int, last_offset: int, max_timestamp: int, interval_bytes: int) -> None:
-        """Accounts for one batch just written at `position`; the caller moves `size`."""
+    def note_batch(self, position: int, length: int, last_offset: int, max_timestamp: int, interval_bytes: int) -> bool:
+        """Accounts for one batch just written at `position`; the caller moves `size`. Whether that took room in the
+        indexes."""
         if self.max_timestamp_known == _UNKNOWN:
             self.load_max_timestamp()
         if max_timestamp > self.max_timestamp_known:
@@ -167,8 +168,9 @@ class Segment:
             self.offset_index.append(last_offset, position)
             self.time_index.maybe_append(self.max_timestamp_known, self.max_timestamp_offset_known)
             self.bytes_since_index = length
-        else:
-            self.bytes_since_index += length
+            return True
+        self.bytes_since_index += length
+        return False
 
     @property
     def indexes_full(self) -> bool:
