@@ -21,7 +21,7 @@ from bench.table import Row, markdown
 # rounds instead of taking longer.
 GROUPS = {
     "bulk": 230, "requests": 100, "latency": 160, "fanout": 80, "sendfile": 50, "flush": 60, "memory": 30,
-    "startup": 40, "partitions": 130, "groups": 70, "transactions": 70, "spark": 120, "cluster": 160, "image": 30,
+    "startup": 40, "partitions": 130, "groups": 70, "transactions": 70, "spark": 120, "cluster": 200, "image": 30,
 }  # fmt: skip
 
 

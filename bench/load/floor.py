@@ -2,7 +2,8 @@
 
 Nothing is checked, written, kept for long or shared with another server, so what a load reaches here is what client,
 system calls and wake-ups leave to any broker: the floor under a latency and the ceiling over a rate. It serves what
-the loads ask of one broker: Produce 8 and Fetch 11 of one partition each, and what librdkafka asks before that.
+the loads ask of one broker: Produce 8, Fetch 11 and OffsetCommit 7 of one partition each, and what librdkafka asks
+before that.
 
 With a file it writes and fsyncs each Produce before it answers: what durability costs without group commit.
 """
@@ -29,7 +30,7 @@ from pylogd.protocol.messages.metadata import (
 
 from bench.load.frames import FETCH, FETCH_VERSION, PRODUCE, PRODUCE_VERSION
 
-METADATA, FIND_COORDINATOR, API_VERSIONS = 3, 10, 18
+METADATA, OFFSET_COMMIT, FIND_COORDINATOR, API_VERSIONS = 3, 8, 10, 18
 #: First and last version of each API; none but ApiVersions is flexible, so that headers have one form.
 _VERSIONS = {
     PRODUCE: (PRODUCE_VERSION, PRODUCE_VERSION),
@@ -83,6 +84,8 @@ class _Server:
             return self._produce(number, body)
         if key == FETCH:
             return self._fetch(connection, number, body)
+        if key == OFFSET_COMMIT:
+            return self._commit(number, body)
         reply = bytearray(struct.pack(">i", number))
         if key == API_VERSIONS:
             known = [ApiVersion(api, first, last) for api, (first, last) in _VERSIONS.items()]
@@ -138,6 +141,14 @@ class _Server:
             waiting, partition.waiting = partition.waiting, []
             for connection, waiter, name, at, offset in waiting:
                 connection.sendall(self._fetched(waiter, name, at, partition, offset))
+        return struct.pack(">i", len(reply)) + reply
+
+    def _commit(self, number: int, body: memoryview) -> bytes:
+        # Group, generation, member (none), instance (none) and the count of topics come before the topic.
+        start = 2 + struct.unpack_from(">h", body)[0] + 12
+        stop = start + 2 + struct.unpack_from(">h", body, start)[0]
+        _, index = struct.unpack_from(">ii", body, stop)
+        reply = struct.pack(">iii", number, 0, 1) + body[start:stop] + struct.pack(">iih", 1, index, 0)
         return struct.pack(">i", len(reply)) + reply
 
     def _fetch(self, connection: socket.socket, number: int, body: memoryview) -> bytes:

@@ -67,39 +67,60 @@ def _commit(group: str, topic: str, offset: int) -> bytes:
     return _frame(OFFSET_COMMIT, 7, body)
 
 
-def _await_coordinator(connection: socket.socket, group: str, topic: str) -> None:
-    """Until the group's partition exists and is loaded."""
+def _until_taken(connection: socket.socket, request: bytes, error_at: int, what: str) -> bytes:
+    """The frame of the first reply that has no error: the group's partition may have to be made or loaded first."""
     deadline = time.perf_counter() + 60
     while True:
-        connection.sendall(_frame(FIND_COORDINATOR, 1, _string(group) + b"\0"))
-        error = struct.unpack_from(">h", read_frame(connection), 12)[0]
+        connection.sendall(request)
+        frame = read_frame(connection)
+        (error,) = struct.unpack_from(">h", frame, error_at)
         if not error:
-            connection.sendall(_commit(group, topic, 0))
-            error = struct.unpack_from(">h", read_frame(connection), 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4)[0]
-        if not error:
-            return
+            return frame
         if time.perf_counter() > deadline:
-            raise RuntimeError(f"no coordinator of {group}: error {error}")
+            raise RuntimeError(f"{what}: error {error}")
         time.sleep(0.05)
 
 
+def _coordinator_port(connection: socket.socket, group: str) -> int:
+    request = _frame(FIND_COORDINATOR, 1, _string(group) + b"\0")
+    found = _Reader(_until_taken(connection, request, 12, f"no coordinator of {group}"), 14)
+    found.string()
+    found.take("i")
+    found.string()
+    port: int = found.take("i")
+    return port
+
+
+def _await_coordinator(connection: socket.socket, group: str, topic: str) -> None:
+    _until_taken(
+        connection, _commit(group, topic, 0), 4 + 4 + 4 + 4 + 2 + len(topic) + 4 + 4, f"{group} takes no commit"
+    )
+
+
 def commit(port: int, topic: str, groups: int, connections: int, seconds: float) -> Work:
-    """Each connection commits for its share of the groups, one commit in flight."""
+    """Each connection goes to one coordinator and commits for its share of its groups, one commit in flight."""
     selector = selectors.DefaultSelector()
     reply_size = 4 + 4 + 4 + 4 + (2 + len(topic)) + 4 + 4 + 2
-    for index in range(connections):
-        connection = connect(port)
-        mine = [f"group-{number}" for number in range(index, groups, connections)]
-        for group in mine:
-            _await_coordinator(connection, group, topic)
-        requests = [_commit(group, topic, 5) for group in mine]
-        selector.register(connection, selectors.EVENT_READ, [requests, 0, 0])
+    led: dict[int, list[str]] = {}
+    with connect(port) as asking:
+        for number in range(groups):
+            group = f"group-{number}"
+            led.setdefault(_coordinator_port(asking, group), []).append(group)
+    for coordinator, names in led.items():
+        share = connections // len(led)
+        for index in range(share):
+            connection = connect(coordinator)
+            mine = names[index::share]
+            for group in mine:
+                _await_coordinator(connection, group, topic)
+            requests = [_commit(group, topic, 5) for group in mine]
+            selector.register(connection, selectors.EVENT_READ, [requests, 0, 0])
     yield
     started = time.perf_counter()
     deadline = started + seconds
     for key in selector.get_map().values():
         key.fileobj.sendall(key.data[0][0])  # type: ignore[union-attr]
-    outstanding, commits = connections, 0
+    outstanding, commits = len(selector.get_map()), 0
     running = True
     while outstanding:
         for key, _ in selector.select(10):
@@ -181,6 +202,7 @@ def rebalance(port: int, topic: str, members: int, rounds: int) -> Work:
     assignment."""
     group = f"large-{topic}"
     first = connect(port)
+    _coordinator_port(first, group)
     _await_coordinator(first, group, topic)
     everybody = [_Member(port, group, number) for number in range(members)]
     selector = selectors.DefaultSelector()

@@ -49,6 +49,8 @@ def measure(bench: Bench) -> list[Row]:
         _row(found, "synchronous, raw, p99", "ms", at_most=0.5),
         _row(found, "end to end, raw, p50", "ms", at_most=0.5),
         _row(found, "end to end, raw, p99", "ms", at_most=0.5),
+        _row(found, "1,000 groups committing", "commits/s", at_least=3.0),
+        _row(found, "1,000 groups committing", "CPU us/commit", at_most=0.2),
         _row(found, "1,000 topics created", "s", at_most=1.0),
         _row(found, "rejoining with a backlog of 1 GB", "s", at_most=1.0),
         _row(found, "no write after kill -9 of a leader, raw", "s", at_most_absolute=1.0),
@@ -97,15 +99,28 @@ def _requests(bench: Bench, made: Cluster) -> dict[str, float]:
 def _latency(bench: Bench, made: Cluster) -> dict[str, float]:
     made.create("latency", 1)
     count = int(bench.scale(3_000, 300))
-    load = bench.load("raw", "produce_latency", made, topic="latency", value_size=100, count=count)  # type: ignore[arg-type]
-    result = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
-    load = bench.load("raw", "end_to_end", made, topic="latency", value_size=100, count=count // 2)  # type: ignore[arg-type]
-    seen = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
+    for _ in range(int(bench.scale(4, 1))):  # until the JVM has compiled what one request at a time needs
+        load = bench.load("raw", "produce_latency", made, topic="latency", value_size=100, count=count)  # type: ignore[arg-type]
+        result = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
+        load = bench.load("raw", "end_to_end", made, topic="latency", value_size=100, count=count // 2)  # type: ignore[arg-type]
+        seen = bench.run(made, [load])["results"][0]  # type: ignore[arg-type]
     return {
         "synchronous, raw, p50 ms": result["p50_ms"],
         "synchronous, raw, p99 ms": result["p99_ms"],
         "end to end, raw, p50 ms": seen["p50_ms"],
         "end to end, raw, p99 ms": seen["p99_ms"],
+    }
+
+
+def _commits(bench: Bench, made: Cluster) -> dict[str, float]:
+    """One commit in flight on each of 99 connections, a third of them to each coordinator."""
+    load = {"topic": "latency", "groups": 1_000, "connections": 99}
+    for seconds in (bench.scale(5, 1), bench.scale(5, 1)):  # the first is to warm up
+        done = bench.run(made, [bench.load("groups", "commit", made, seconds=seconds, **load)])  # type: ignore[arg-type]
+    result = done["results"][0]
+    return {
+        "1,000 groups committing commits/s": result["requests"] / result["seconds"],
+        "1,000 groups committing CPU us/commit": done["cpu_seconds"] / result["requests"] * 1e6,
     }
 
 
@@ -247,4 +262,4 @@ def led(admin: AdminClient, topic: str, partitions: int) -> bool:
     return len(known) == partitions and all(part.leader >= 0 for part in known.values())
 
 
-STEPS = (_bulk, _requests, _latency, _topics, _backlog, _failover, _many_partitions)
+STEPS = (_bulk, _requests, _latency, _commits, _topics, _backlog, _failover, _many_partitions)
