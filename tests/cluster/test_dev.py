@@ -14,15 +14,17 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from pylogd.broker import dev
+from support.ports import free_ports
 from support.wait import eventually
 
 
 class DevCluster:
     """The command as a person runs it; its output is read as it comes."""
 
-    def __init__(self, data: Path) -> None:
-        command = [sys.executable, "-P", "-m", "pylogd.broker.main", "dev", "--brokers", "3", "--port", "0"]
-        self.process = subprocess.Popen([*command, "--data", str(data)], stderr=subprocess.PIPE, text=True)
+    def __init__(self, folder: Path, *options: str) -> None:
+        command = [sys.executable, "-P", "-m", "pylogd.broker.main", "dev", *options]
+        self.process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -55,8 +57,8 @@ class DevCluster:
 
 
 @pytest.fixture
-def dev(tmp_path: Path) -> Iterator[DevCluster]:
-    cluster = DevCluster(tmp_path / "data")
+def running(tmp_path: Path) -> Iterator[DevCluster]:
+    cluster = DevCluster(tmp_path, "--brokers", "3", "--port", "0", "--data", "somewhere")
     yield cluster
     if cluster.process.poll() is None:
         cluster.process.send_signal(signal.SIGTERM)
@@ -64,8 +66,8 @@ def dev(tmp_path: Path) -> Iterator[DevCluster]:
         cluster.process.wait(30)
 
 
-def test_three_brokers_survive_the_loss_of_one(dev: DevCluster) -> None:
-    servers = dev.bootstrap()
+def test_three_brokers_survive_the_loss_of_one(running: DevCluster) -> None:
+    servers = running.bootstrap()
     admin = AdminClient({"bootstrap.servers": servers})
     admin.create_topics([NewTopic("t", 1, 3)])["t"].result(30)
     producer = Producer({"bootstrap.servers": servers, "acks": "all", "enable.idempotence": True})
@@ -77,7 +79,7 @@ def test_three_brokers_survive_the_loss_of_one(dev: DevCluster) -> None:
 
     produce(0, 100)
     leader = admin.list_topics("t", timeout=10).topics["t"].partitions[0].leader
-    os.kill(dev.node_pid(leader), signal.SIGKILL)
+    os.kill(running.node_pid(leader), signal.SIGKILL)
     produce(100, 200)
 
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "none", "enable.auto.commit": False})
@@ -86,10 +88,19 @@ def test_three_brokers_survive_the_loss_of_one(dev: DevCluster) -> None:
     eventually(lambda: values.extend(int(m.value()) for m in consumer.consume(500, 1.0)) or len(values) >= 200)
     consumer.close()
     assert values == list(range(200))
-    dev.stop()
-    assert f"[{leader}] exited with code -9" in dev.text
-    assert dev.text.count("pylogd stopped") == 2
-    assert "Traceback" not in dev.text
+    running.stop()
+    assert f"[{leader}] exited with code -9" in running.text
+    assert running.text.count("pylogd stopped") == 2
+    assert "Traceback" not in running.text
+
+
+def test_given_ports_and_no_folder(tmp_path: Path) -> None:
+    (port,) = free_ports(1)
+    cluster = DevCluster(tmp_path, "--brokers", "1", "--port", str(port))
+    assert cluster.bootstrap() == f"127.0.0.1:{port}"
+    assert cluster.stop() == 0
+    assert (tmp_path / "pylogd-data" / "broker1" / "log" / "meta.properties").exists()
+    assert dev.plan(3, 9092) == dev.Plan([9092, 9093, 9094], [10092, 10093, 10094])
 
 
 def test_a_folder_with_other_data_is_refused(tmp_path: Path) -> None:

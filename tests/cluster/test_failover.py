@@ -4,7 +4,11 @@ restarted under an idempotent producer, and nothing acknowledged is lost, double
 from __future__ import annotations
 
 import signal
+import subprocess
+from pathlib import Path
 
+from support.cluster import PylogdBroker
+from support.daemon import HOST
 from support.loaded_cluster import Load, LoadedCluster, check
 from support.produce import produce_request, records
 from support.rawclient import Client
@@ -105,3 +109,15 @@ def test_a_clean_restart_of_every_broker_is_not_noticed(cluster: LoadedCluster) 
         node.restart()
         cluster.wait_in_sync("rolling")
     check(cluster, load)
+
+
+def test_a_broker_of_another_cluster_is_refused(cluster: LoadedCluster, tmp_path: Path) -> None:
+    controllers = ",".join(f"{HOST}:{node.controller_port}" for node in cluster.nodes.values())
+    stranger = PylogdBroker(tmp_path / "stranger", 9, controllers)
+    config = str(stranger.write_properties())
+    subprocess.run([stranger.command()[0], "format", "--config", config], check=True, capture_output=True, timeout=60)
+    stranger.launch()
+    assert stranger.process is not None
+    assert stranger.process.wait(60) == 1
+    assert "cluster" in stranger.log_tail()
+    assert len(cluster.admin.list_topics(timeout=10).brokers) == 3
