@@ -97,9 +97,20 @@ class Replicas:
         woken, self._woken = self._woken, []
         for partition in woken:
             partition.wake_scheduled = False
-        self._after_wake = []
-        for partition in woken:
-            partition.waiters.wake()
-        due, self._after_wake = self._after_wake, None
-        for callback in due:
-            callback()
+        due = self._after_wake = []
+        try:
+            for partition in woken:
+                partition.waiters.wake()
+        finally:
+            self._after_wake = None
+            self._call(due)
+
+    def _call(self, callbacks: list[Callable[[], None]]) -> None:
+        """One that fails does not take the others along."""
+        for position, callback in enumerate(callbacks, 1):
+            try:
+                callback()
+            except Exception:
+                for other in callbacks[position:]:
+                    self.loop.call_soon(other)
+                raise

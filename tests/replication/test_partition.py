@@ -221,6 +221,29 @@ def test_polls_are_woken_once_per_turn(partition: Partition, loop: Loop) -> None
     assert poll.wakes == 2
 
 
+def test_what_follows_a_wake_comes_in_the_same_turn_and_fails_alone(partition: Partition, loop: Loop) -> None:
+    partition.become_leader(1, (1,))
+    replicas = partition._replicas
+    done: list[str] = []
+
+    def fails() -> None:
+        raise RuntimeError
+
+    for follow in (lambda: done.append("first"), fails, lambda: done.append("last")):
+        poll = Poll()
+        poll.woken = lambda follow=follow: replicas.after_wake(follow)  # type: ignore[method-assign]
+        partition.waiters.fetches[poll] = None
+    append(partition)
+    with pytest.raises(RuntimeError):
+        loop.turn()
+    assert done == ["first"]
+    loop.turn()
+    assert done == ["first", "last"]
+    replicas.after_wake(lambda: done.append("alone"))
+    loop.turn()
+    assert done[-1] == "alone"
+
+
 def test_epochs_of_requests_are_compared(partition: Partition) -> None:
     partition.become_leader(5, (1,))
     partition.readable_log(5)
