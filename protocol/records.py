@@ -225,6 +225,18 @@ def append_plain_record(
     out += body
 
 
+#: What `append_plain_record` adds to key and value at most: attributes, timestamp delta and header count take a byte
+#: each, the four other numbers up to five.
+PLAIN_OVERHEAD_MAX = 3 + 4 * 5
+
+
+def plain_record_size(offset_delta: int, key: bytes | bytearray, value: bytes | bytearray | None) -> int:
+    """How many bytes `append_plain_record` would append."""
+    size = 3 + varint_size(offset_delta) + varint_size(len(key)) + len(key)
+    size += 1 if value is None else varint_size(len(value)) + len(value)
+    return varint_size(size) + size
+
+
 def _short(value: int) -> bytes | bytearray:
     """The varint of a number that is not negative; most are small."""
     if value < len(_SMALL):

@@ -9,10 +9,13 @@ from typing import Any
 from pylogd.broker.coordinator.records import CoordinatorRecord, encode_record
 from pylogd.broker.dispatch import Deferred
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, plain_record_size
 from pylogd.protocol.schema import Message
 
 Event = Callable[["Effects"], None]
 Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
+#: Key, value, the value's version and, for who has them, the bytes of a record.
+Wanted = tuple[Message, Message | None, int, Encoded | None]
 
 
 class Reply(Deferred):
@@ -31,16 +34,25 @@ class Reply(Deferred):
         self.resolve(self.refuse(code, message))
 
 
+def plain_size(encoded: list[Encoded], first_delta: int, limit: int) -> int:
+    """How many bytes the records take in a batch, `first_delta` being the place of the first; an upper bound will do
+    where that is within `limit`."""
+    bound = sum([len(key) + len(value or b"") for key, value in encoded]) + PLAIN_OVERHEAD_MAX * len(encoded)
+    if bound <= limit:
+        return bound
+    return sum(plain_record_size(first_delta + place, key, value) for place, (key, value) in enumerate(encoded))
+
+
 class Effects:
     """Filled by one event. `state` replays records as they are written, from `base_offset` on."""
 
     __slots__ = (
         "atomic",
         "base_offset",
+        "batch_bytes_max",
         "encoded",
         "now_ms",
         "producer_id",
-        "record_bytes_max",
         "records",
         "replies",
         "size",
@@ -54,13 +66,14 @@ class Effects:
         state: Any,
         base_offset: int = 0,
         producer_id: int = -1,
-        record_bytes_max: int = 1_000_000,
+        batch_bytes_max: int = 1_000_000,
     ) -> None:
         self.now_ms = now_ms
         self.state = state
         self.base_offset = base_offset
         self.producer_id = producer_id
-        self.record_bytes_max = record_bytes_max
+        #: How much room a batch has for records.
+        self.batch_bytes_max = batch_bytes_max
         #: False: the records may be spread over several batches.
         self.atomic = True
         self.records: list[CoordinatorRecord] = []
@@ -80,12 +93,31 @@ class Effects:
             encoded = encode_record(record)
         content = encoded[1]
         size = len(encoded[0]) if content is None else len(encoded[0]) + len(content)
-        if size > self.record_bytes_max:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"a record of {size} bytes is too large")
+        if size + PLAIN_OVERHEAD_MAX > self.batch_bytes_max:
+            self._check_fits([encoded])
         self.state.replay(record, self.base_offset + len(self.records), self.producer_id)
         self.records.append(record)
         self.encoded.append(encoded)
         self.size += size
+
+    def write_all(self, wanted: list[Wanted]) -> None:
+        """Append several records. KafkaError when they are too large for the one batch that has to hold them, and then
+        nothing has happened."""
+        if len(wanted) > 1:
+            bytes_of = [
+                encode_record(CoordinatorRecord(key, value, version)) if encoded is None else encoded
+                for key, value, version, encoded in wanted
+            ]
+            if self.atomic:
+                self._check_fits(self.encoded + bytes_of)
+            wanted = [(*record[:3], encoded) for record, encoded in zip(wanted, bytes_of, strict=True)]
+        for record in wanted:
+            self.write(*record)
+
+    def _check_fits(self, encoded: list[Encoded]) -> None:
+        size = plain_size(encoded, 0, self.batch_bytes_max)
+        if size > self.batch_bytes_max:
+            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"no batch can hold {size} bytes of records")
 
     def gathered(self) -> None:
         """What is written so far has its place: the next event begins behind it."""

@@ -208,12 +208,14 @@ class GroupState:
         effects.answer(reply, response)
 
     def _commit_all(self, effects: Effects, commits: list[Commit], retention_ms: int) -> None:
+        accepted = []
         for commit in commits:
             metadata = commit.partition.committed_metadata
             if metadata and len(metadata) > self.config["offset.metadata.max.bytes"]:
                 commit.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
-                self.offsets.commit(effects, commit, retention_ms)
+                accepted.append(commit)
+        self.offsets.commit(effects, accepted, retention_ms)
 
     def fetch(self, effects: Effects, reply: Any, request: Any, require_stable: bool) -> None:
         """Offsets of one group; null topics are all it has."""
@@ -244,19 +246,21 @@ class GroupState:
         """`request` names only partitions that exist; what does not is in `response` already."""
         group = self.find(request.group_id)
         group.check_offset_delete()
+        doomed = []
         for topic in request.topics:
             subscribed = group.is_subscribed_to(topic.name)
             code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC if subscribed else ErrorCode.NONE
             answers = []
             for partition in topic.partitions:
                 if not subscribed:
-                    self.offsets.delete(effects, request.group_id, topic.name, partition.partition_index)
+                    doomed.append((topic.name, partition.partition_index))
                 answers.append(OffsetDeleteResponsePartition(partition.partition_index, code))
             present = next((each for each in response.topics if each.name == topic.name), None)
             if present is None:
                 response.topics.append(OffsetDeleteResponseTopic(topic.name, answers))
             else:
                 present.partitions += answers
+        self.offsets.delete(effects, request.group_id, *doomed)
         effects.answer(reply, response)
 
     # -- administration

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pylogd.broker.coordinator.commits import VERSION, Commit
-from pylogd.broker.coordinator.effects import Effects
+from pylogd.broker.coordinator.effects import Effects, Wanted
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.uuids import ZERO
 
@@ -106,34 +106,39 @@ class Offsets:
 
     # -- writing
 
-    def commit(self, effects: Effects, commit: Commit, retention_ms: int = NO_EXPIRY) -> None:
-        """Write one commit; it is pending when the event runs for a producer."""
-        asked = commit.partition
+    def commit(self, effects: Effects, commits: list[Commit], retention_ms: int = NO_EXPIRY) -> None:
+        """Write commits, all or none; they are pending when the event runs for a producer."""
         now_ms = effects.now_ms
         expire_ms = NO_EXPIRY if retention_ms == NO_EXPIRY else now_ms + retention_ms
-        value = records.OffsetCommitValue(
-            asked.committed_offset,
-            asked.committed_leader_epoch,
-            asked.committed_metadata or "",
-            now_ms,
-            expire_ms,
-            commit.topic_id,
-        )
-        if expire_ms == NO_EXPIRY:
-            effects.write(commit.key, value, VERSION, commit.encode(value))
-        else:
-            effects.write(commit.key, value, _VERSION_WITH_EXPIRY)
+        written: list[Wanted] = []
+        for commit in commits:
+            asked = commit.partition
+            value = records.OffsetCommitValue(
+                asked.committed_offset,
+                asked.committed_leader_epoch,
+                asked.committed_metadata or "",
+                now_ms,
+                expire_ms,
+                commit.topic_id,
+            )
+            if expire_ms == NO_EXPIRY:
+                written.append((commit.key, value, VERSION, commit.encode(value)))
+            else:
+                written.append((commit.key, value, _VERSION_WITH_EXPIRY, None))
+        effects.write_all(written)
 
-    def delete(self, effects: Effects, group_id: str, topic: str, partition: int) -> bool:
-        """Write a tombstone if there is anything to delete."""
-        if self.get(group_id, topic, partition) is None and not self.is_pending(group_id, topic, partition):
-            return False
-        effects.write(records.OffsetCommitKey(group_id, topic, partition), None)
-        return True
+    def delete(self, effects: Effects, group_id: str, *places: tuple[str, int]) -> None:
+        """Write a tombstone for each topic and partition where there is anything to delete, all or none."""
+        effects.write_all(
+            [
+                (records.OffsetCommitKey(group_id, topic, partition), None, 0, None)
+                for topic, partition in dict.fromkeys(places)
+                if self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
+            ]
+        )
 
     def delete_all(self, effects: Effects, group_id: str) -> None:
-        for topic, partition in self._known(group_id):
-            self.delete(effects, group_id, topic, partition)
+        self.delete(effects, group_id, *self._known(group_id))
 
     def _known(self, group_id: str) -> list[tuple[str, int]]:
         """Every partition with a committed or pending offset."""
@@ -156,8 +161,8 @@ class Offsets:
             for place, offset in pending.items()
             if place[1] in topics and offset.topic_id in (ZERO, topics[place[1]])
         ]
-        for place in dict.fromkeys(doomed):
-            self.delete(effects, *place)
+        for group_id, topic, partition in dict.fromkeys(doomed):
+            self.delete(effects, group_id, (topic, partition))
 
     def expire(self, effects: Effects, group: Any, retention_ms: int) -> bool:
         """Delete what has expired; True when the group has no offsets any more."""
@@ -176,7 +181,7 @@ class Offsets:
             else:
                 expired = now_ms - base(offset) >= retention_ms
             if expired:
-                self.delete(effects, group_id, topic, partition)
+                self.delete(effects, group_id, (topic, partition))
         return group_id not in self.by_group and group_id not in self._open
 
     def _of(self, group_id: str) -> Iterator[tuple[str, int, CommittedOffset]]:

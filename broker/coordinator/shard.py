@@ -6,7 +6,8 @@ appended as one batch. What an event saw is known by an offset: the log end, or 
 gathered; its replies wait until the high watermark reaches it.
 
 Crash policy: nothing but the log is kept. An append that fails leaves the state ahead of the log, so the shard starts
-over by loading it again; the same happens when an event fails in a way nobody foresaw.
+over by loading it again; the same happens when an event fails in a way nobody foresaw. Who asked for what failed hears
+why; everybody else hears NOT_COORDINATOR, which clients of every API take as: look for the coordinator, ask again.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.effects import Effects, Event, Reply
+from pylogd.broker.coordinator.effects import Effects, Event, Reply, plain_size
 from pylogd.broker.coordinator.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.control import end_txn_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.records import append_plain_record
+from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, append_plain_record
 from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
 
 _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 
-#: What a record adds to its key and value at most: length, attributes, deltas, sizes, header count.
-_RECORD_OVERHEAD = 40
-_BATCH_OVERHEAD = batch.HEADER_SIZE + _RECORD_OVERHEAD
 #: A timer that wants to write while too few replicas are in sync tries again this much later.
 _RETRY_MS = 500
 
@@ -136,15 +134,16 @@ class Shard:
             except KafkaError as refusal:
                 if effects.records:
                     _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
-                    self._start_over(refusal.code)
+                    self._start_over(refusal.code, [reply])
                     return reply
                 effects = self._effects(producer)
                 self._refuse(effects, reply, refusal.code, refusal.message)
             except Exception:
                 _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
-                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
                 return reply
-        self._carry_out(effects, producer, guard)
+        if not effects.records or self._gather(effects, reply):
+            self._settle(effects, producer, guard)
         return reply
 
     def submit_soon(self, event: Repeated, given: Any, reply: Any) -> None:
@@ -168,15 +167,15 @@ class Shard:
             except KafkaError as refusal:
                 if effects.records:
                     _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
-                    self._start_over(refusal.code)
+                    self._start_over(refusal.code, [reply])
                     return
                 self._refuse(effects, reply, refusal.code, refusal.message if writable else None)
             except Exception:
                 _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
-                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
                 return
             if effects.records:
-                if not self._gather(effects):
+                if not self._gather(effects, reply):
                     return
                 effects.gathered()
         self._settle(effects, None, None)
@@ -188,7 +187,7 @@ class Shard:
             self.state,
             log.log_end_offset + self._count,
             -1 if producer is None else producer[0],
-            log.config.max_message_bytes - _BATCH_OVERHEAD,
+            min(log.config.max_message_bytes, log.config.segment_bytes) - batch.HEADER_SIZE,
         )
 
     def run(self, name: Any, event: Event) -> None:
@@ -210,10 +209,6 @@ class Shard:
             code = _WRITE_ERRORS.get(code, code)
             effects.answer(reply, reply.refuse(code, message))
 
-    def _carry_out(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
-        if not effects.records or self._gather(effects):
-            self._settle(effects, producer, guard)
-
     def _settle(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
         """Set timers, and let replies wait for the records they come with."""
         if effects.timers:
@@ -232,19 +227,20 @@ class Shard:
         elif effects.replies:
             self._wait_for(self.partition.log.log_end_offset, effects.replies)
 
-    def _gather(self, effects: Effects) -> bool:
-        """Add an event's records to the batch of this turn; False when that failed and the shard starts over."""
-        limit = self.partition.log.config.max_message_bytes - batch.HEADER_SIZE
-        size = effects.size + _RECORD_OVERHEAD * len(effects.encoded)
-        if effects.atomic:
+    def _gather(self, effects: Effects, reply: Any) -> bool:
+        """Add the records of the event of `reply` to the batch of this turn; False when that failed and the shard
+        starts over."""
+        limit = effects.batch_bytes_max
+        atomic = effects.atomic
+        if atomic and len(self._body) + effects.size + PLAIN_OVERHEAD_MAX * len(effects.encoded) > limit:
+            size = plain_size(effects.encoded, 0, limit)
             if size > limit:
                 _LOGGER.error("an event of %s writes %d bytes, which no batch can hold", self.partition.name, size)
-                self._start_over(ErrorCode.RECORD_LIST_TOO_LARGE)
+                self._start_over(ErrorCode.RECORD_LIST_TOO_LARGE, [reply])
                 return False
-            if self._count and len(self._body) + size > limit:
-                self.flush()
+            self.flush()
         for key, value in effects.encoded:
-            if not effects.atomic and len(self._body) + len(key) + len(value or b"") + _RECORD_OVERHEAD > limit:
+            if not atomic and len(self._body) + len(key) + len(value or b"") + PLAIN_OVERHEAD_MAX > limit:
                 self.flush()
             if not self.active:
                 return False
@@ -296,8 +292,7 @@ class Shard:
             )
         except KafkaError as failure:
             _LOGGER.warning("an append to %s failed: %s", self.partition.name, failure.message)
-            self._replies = replies
-            self._start_over(failure.code)
+            self._start_over(failure.code, [reply for reply, _ in replies])
             return
         self._wait_for(info.last_offset + 1, replies)
 
@@ -399,8 +394,14 @@ class Shard:
         for offset, _, _ in self._waiting:
             self.partition.waiters.await_ack(offset, epoch, self, 0)
 
-    def _start_over(self, code: ErrorCode) -> None:
-        self._drop(_WRITE_ERRORS.get(code, code))
+    def _start_over(self, code: ErrorCode, culprits: list[Any]) -> None:
+        """`code` is for those whose event it was."""
+        self.active = False
+        code = _WRITE_ERRORS.get(code, code)
+        for reply in culprits:
+            if self._owed.pop(reply, self) is not self and isinstance(reply, Reply):
+                reply.fail(code)
+        self._drop(ErrorCode.NOT_COORDINATOR)
         self.failed = self._starting
         if not self.closed and not self.failed:
             self.state = self._make_state(self)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pylogd.broker.repeated_commit import RepeatedCommits
 from pylogd.protocol.errors import ErrorCode
-from pylogd.protocol.messages import offset_commit, offset_fetch
+from pylogd.protocol.messages import join_group, offset_commit, offset_fetch
 from support.datanode import DataNode
 from support.rawclient import Client
 from support.wait import eventually
@@ -157,3 +157,26 @@ def test_a_commit_that_is_not_replicated_in_time(node: DataNode, short: list[boo
         node.call(partition.become_leader, 0, (1, 2), (1, 2), 1)
         assert codes(client.ask(request, 9)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
         assert short == [True]
+
+
+def test_a_commit_that_no_batch_can_hold_is_refused_alone(node: DataNode, short: list[bool]) -> None:
+    """The other groups of the partition notice nothing."""
+    large = commit(node, *[("orders", 0, 1)] * 300, metadata="x" * 4000)
+    with node.client() as client, node.client() as other:
+        protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
+        other.send(join_group.JoinGroupRequest("others", 10_000, 10_000, protocol_type="c", protocols=protocols), 3)
+        assert codes(client.ask(commit(node, ("orders", 0, 1)), 9)) == [ErrorCode.NONE]
+        shard = node.groups.runtime.shards[0]
+        state = shard.state
+        assert codes(client.ask(large, 9)) == [ErrorCode.UNKNOWN_SERVER_ERROR] * 300
+        # One like many before it is refused the same way when the limit has become lower.
+        usual = commit(node, *[("orders", index % 3, index) for index in range(12_000)])
+        assert set(codes(client.ask(usual, 9))) == {ErrorCode.NONE}
+        node.call(setattr, shard.partition.log.config, "max_message_bytes", 100_000)
+        assert set(codes(client.ask(usual, 9))) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+        assert short[-1]
+        assert codes(client.ask(commit(node, ("payments", 0, 7)), 9)) == [ErrorCode.NONE]
+        assert shard.active
+        assert shard.state is state
+        assert other.reply().error_code == ErrorCode.NONE
+        assert committed(client)["payments", 0] == (7, 4, "")

@@ -243,3 +243,4 @@ def test_plain_records_are_records(size: int, value: bool) -> None:
     records.append_plain_record(plain, size, b"k" * size, data)
     records.append_record(wanted, size, 0, b"k" * size, data)
     assert plain == wanted
+    assert records.plain_record_size(size, b"k" * size, data) == len(plain) <= 2 * size + records.PLAIN_OVERHEAD_MAX

@@ -68,6 +68,7 @@ class DataNode:
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
         self.loop = new_event_loop()
         self.clock = Clock()
+        self.chance = random.Random(3)
         self.workers = Workers(self.loop, threads_max=2)
         self.network = Network(self.loop, self.workers)
         self.logs = LogManager(self.loop, FileSystem(), self.clock, self.workers, [str(directory)])

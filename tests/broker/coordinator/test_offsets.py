@@ -7,6 +7,7 @@ from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.effects import Effects
 from pylogd.broker.coordinator.offsets import Offsets
 from pylogd.broker.coordinator.records import encode_record
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from pylogd.protocol.uuids import ZERO
 from support.group_transcript import Play, check
@@ -336,6 +337,30 @@ def test_commits_written_by_hand_are_as_the_codec_writes_them(
 ) -> None:
     effects = Effects(1_700_000_000_000, Play().state)
     asked = OffsetCommitRequestPartition(2**31 - 1, 2**62, 7, metadata)
-    Offsets().commit(effects, Commit("grüppe", "t", topic_id, asked), retention_ms)
+    Offsets().commit(effects, [Commit("grüppe", "t", topic_id, asked)], retention_ms)
     (record,), (encoded,) = effects.records, effects.encoded
     assert tuple(map(bytes, encoded)) == tuple(map(bytes, encode_record(record)))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7])
+@pytest.mark.parametrize("retention_ms", [-1, 5000])
+def test_commits_that_no_batch_can_hold_change_nothing(producer_id: int, retention_ms: int) -> None:
+    state = Play().state
+    commits = [Commit("g", "t", ZERO, OffsetCommitRequestPartition(index, 1, 1, "x" * 20)) for index in range(10)]
+    effects = Effects(1, state, producer_id=producer_id, batch_bytes_max=400)
+    with pytest.raises(KafkaError) as refusal:
+        state.offsets.commit(effects, commits, retention_ms)
+    assert refusal.value.code is ErrorCode.RECORD_LIST_TOO_LARGE
+    assert (effects.records, state.groups, state.offsets.by_group, state.offsets.pending) == ([], {}, {}, {})
+    state.offsets.commit(effects, commits[:4], retention_ms)
+    assert len(effects.records) == 4
+
+
+def test_deletions_that_no_batch_can_hold_change_nothing() -> None:
+    state = Play().state
+    places = [("t", index) for index in range(30)]
+    commits = [Commit("g", topic, ZERO, OffsetCommitRequestPartition(index, 1)) for topic, index in places]
+    state.offsets.commit(Effects(1, state), commits)
+    with pytest.raises(KafkaError):
+        state.offsets.delete(Effects(1, state, batch_bytes_max=400), "g", *places)
+    assert len(state.offsets.by_group["g"]["t"]) == 30

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -325,11 +326,14 @@ async def test_an_event_that_breaks_rebuilds_the_state(directory: Path) -> None:
         set_("a", 1)(effects)
         raise ZeroDivisionError
 
+    bystanders = [world.ask(lambda reply: lambda effects: None), world.set("b", 1), *crowd(world, 2)]
     logging.disable(logging.CRITICAL)
     try:
         assert world.ask(lambda reply: breaks).response == "UNKNOWN_SERVER_ERROR"
     finally:
         logging.disable(logging.NOTSET)
+    # Nobody else did anything wrong: they may ask again.
+    assert [reply.response for reply in bystanders] == ["NOT_COORDINATOR"] * 3
     assert not shard.active
     await world.active()
     assert await settled(world.get("a")) is None
@@ -409,6 +413,56 @@ async def test_a_record_that_no_batch_can_hold_is_refused(directory: Path) -> No
         world.set("a", number)
     assert await settled(world.get("a")) == 99
     assert all(header.length <= 1000 for header in read_all(world.log))
+
+
+def put(*sizes: int) -> Callable[[Reply], Callable[[Effects], None]]:
+    """Write records of about these sizes."""
+
+    def event(effects: Effects) -> None:
+        for size in sizes:
+            value = records.OffsetCommitValue(metadata="x" * size)
+            effects.write(records.OffsetCommitKey(group="a"), value, 4)
+
+    return lambda reply: lambda effects: (event(effects), effects.answer(reply, "done"))[0]
+
+
+@play
+async def test_records_that_no_batch_can_hold_together_cost_nobody_else_an_error(directory: Path) -> None:
+    world = World(directory, reload_pause_ms=1)
+    await world.lead()
+    for sizes in ((600, 600), (600, 2000)):
+        world.log.config.max_message_bytes = 1000
+        parked = world.ask(lambda reply: lambda effects: None)
+        logging.disable(logging.CRITICAL)
+        try:
+            assert world.ask(put(*sizes)).response == "UNKNOWN_SERVER_ERROR"
+        finally:
+            logging.disable(logging.NOTSET)
+        assert parked.response == "NOT_COORDINATOR"
+        await world.active()
+    assert world.log.log_end_offset == 0
+
+
+@play
+async def test_an_append_that_fails_is_the_fault_of_those_in_it(directory: Path) -> None:
+    world = World(directory, reload_pause_ms=1)
+    await world.lead()
+    parked = world.ask(lambda reply: lambda effects: None)
+    written = world.ask(put(600))
+    world.log.update_config(replace(world.log.config, max_message_bytes=500))
+    assert await settled(written) == "UNKNOWN_SERVER_ERROR"
+    assert parked.response == "NOT_COORDINATOR"
+
+
+@play
+async def test_a_batch_may_be_filled_to_the_last_byte(directory: Path) -> None:
+    world = World(directory)
+    await world.lead()
+    assert await settled(world.ask(put(*[30] * 100))) == "done"
+    (header,) = read_all(world.log)
+    world.log.config.max_message_bytes = header.length
+    assert await settled(world.ask(put(*[30] * 100))) == "done"
+    assert [each.record_count for each in read_all(world.log)] == [100, 100]
 
 
 @play
