@@ -20,9 +20,10 @@ To plug in, write a state object (see `state.CoordinatorState` for all of it):
 A decision is a plain function of the state and an `effects.Effects`: it looks, and says what shall happen with
 `effects.write(key, value, version)` (value None is a tombstone; the state has changed when it returns),
 `effects.answer(reply, response)` now or in a later event (a parked JoinGroup), `effects.after(name, delay_ms, event)`
-and `effects.cancel(name)`. `effects.now_ms` is the time. KafkaError raised by an event before it wrote anything becomes
-the answer of its reply. Soft state (who is parked, deadlines) may be changed by the decision itself; durable state
-only by `replay`. Records of one event stay in one batch unless `effects.atomic = False`.
+and `effects.cancel(name)`. `effects.now_ms` is the time. KafkaError raised by an event before it wrote anything
+becomes the answer of its reply; the timers it has set by then are set. Soft state (who is parked, deadlines) may be
+changed by the decision itself; durable state only by `replay`. Records of one event stay in one batch unless
+`effects.atomic = False`.
 
 A handler asks:
 
@@ -31,8 +32,9 @@ A handler asks:
     shard.submit(lambda effects: shard.state.decide(effects, reply, ...), reply)
     return reply                                # a dispatch.Deferred
 
-`submit(..., writes=False)` is for events that never write, `submit_soon` for those that come in crowds, `submit(...,
-producer=(id, epoch))` for records of a transaction (they get a transactional batch of their own),
-`shard.end_transaction(...)` for its marker. The state of groups is `groups.GroupState`: `GroupState.groups` is shared
-by all group types, `GroupState.offsets` by all committers.
+`submit(..., writes=False)` is for events that never write, or change nothing but timers before they do: they run even
+while too few replicas are in sync, and only what they write is refused. `submit_soon` is for those that come in
+crowds, `submit(..., producer=(id, epoch))` for records of a transaction (they get a transactional batch of their
+own), `shard.end_transaction(...)` for its marker. The state of groups is `groups.GroupState`: `GroupState.groups` is
+shared by all group types, `GroupState.offsets` by all committers.
 """

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from pylogd.broker.coordinator.classic_group import ClassicGroup, Member, Protocols, State
-from pylogd.broker.coordinator.effects import Effects
+from pylogd.broker.coordinator.effects import WRITE_ERRORS, Effects, WriteRefused
 from pylogd.broker.coordinator.group import CLASSIC, UNKNOWN_MEMBER
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import group_records as records
@@ -168,6 +168,8 @@ class ClassicProtocol:
         new_id: str,
     ) -> None:
         """A static member comes back: it takes over the place of its former self, which is fenced."""
+        if group.state is State.STABLE:
+            effects.check_writable()
         leader_before = group.leader
         parked = group.awaiting_join.get(old_id)
         if parked is not None:
@@ -338,9 +340,9 @@ class ClassicProtocol:
             assignments[given.member_id] = bytes(given.assignment)
         try:
             effects.write(*group.record(assignments))
-        except KafkaError as refusal:
+        except WriteRefused as refusal:
             _LOGGER.warning("the assignment of group %s cannot be written: %s", group.group_id, refusal.message)
-            self._refuse_syncs(effects, group, ErrorCode.UNKNOWN_SERVER_ERROR)
+            self._refuse_syncs(effects, group, WRITE_ERRORS[refusal.code])
             self.prepare_rebalance(effects, group, "its assignment could not be written")
             return
         for member_id, parked in group.awaiting_sync.items():

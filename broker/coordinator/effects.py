@@ -17,6 +17,23 @@ Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
 #: Key, value, the value's version and, for who has them, the bytes of a record.
 Wanted = tuple[Message, Message | None, int, Encoded | None]
 
+#: What a failed write means to a client of the coordinator.
+WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class WriteRefused(KafkaError):
+    """A record cannot be written now, and nothing has happened."""
+
 
 class Reply(Deferred):
     """A reply that a coordinator owes. `refuse(code, message)` makes the response for when it cannot be given."""
@@ -58,6 +75,7 @@ class Effects:
         "size",
         "state",
         "timers",
+        "writable",
     )
 
     def __init__(
@@ -67,6 +85,7 @@ class Effects:
         base_offset: int = 0,
         producer_id: int = -1,
         batch_bytes_max: int = 1_000_000,
+        writable: bool = True,
     ) -> None:
         self.now_ms = now_ms
         self.state = state
@@ -74,6 +93,8 @@ class Effects:
         self.producer_id = producer_id
         #: How much room a batch has for records.
         self.batch_bytes_max = batch_bytes_max
+        #: False: too few replicas are in sync, and every record is refused.
+        self.writable = writable
         #: False: the records may be spread over several batches.
         self.atomic = True
         self.records: list[CoordinatorRecord] = []
@@ -86,8 +107,10 @@ class Effects:
 
     def write(self, key: Message, value: Message | None, version: int = 0, encoded: Encoded | None = None) -> None:
         """Append a record; `version` is that of the value, None as value deletes the key. The state has taken it in
-        when this returns. KafkaError when it is too large, and then nothing has happened. `encoded` are its bytes, for
-        who has a faster way to them."""
+        when this returns. WriteRefused when it is too large or nothing can be written now, and then nothing has
+        happened. `encoded` are its bytes, for who has a faster way to them."""
+        if not self.writable:
+            self.check_writable()
         record = CoordinatorRecord(key, value, version)
         if encoded is None:
             encoded = encode_record(record)
@@ -101,8 +124,8 @@ class Effects:
         self.size += size
 
     def write_all(self, wanted: list[Wanted]) -> None:
-        """Append several records. KafkaError when they are too large for the one batch that has to hold them, and then
-        nothing has happened."""
+        """Append several records. WriteRefused when they are too large for the one batch that has to hold them, or
+        nothing can be written now, and then nothing has happened."""
         if len(wanted) > 1:
             bytes_of = [
                 encode_record(CoordinatorRecord(key, value, version)) if encoded is None else encoded
@@ -117,7 +140,12 @@ class Effects:
     def _check_fits(self, encoded: list[Encoded]) -> None:
         size = plain_size(encoded, 0, self.batch_bytes_max)
         if size > self.batch_bytes_max:
-            raise KafkaError(ErrorCode.RECORD_LIST_TOO_LARGE, f"no batch can hold {size} bytes of records")
+            raise WriteRefused(ErrorCode.RECORD_LIST_TOO_LARGE, f"no batch can hold {size} bytes of records")
+
+    def check_writable(self) -> None:
+        """WriteRefused when nothing can be written now: for who changes soft state before it writes."""
+        if not self.writable:
+            raise WriteRefused(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def gathered(self) -> None:
         """What is written so far has its place: the next event begins behind it."""

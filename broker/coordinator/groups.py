@@ -11,7 +11,7 @@ from pylogd.broker.coordinator.commits import Commit
 from pylogd.broker.coordinator.consumer.classic_members import ClassicMembers
 from pylogd.broker.coordinator.consumer.describe import describe
 from pylogd.broker.coordinator.consumer.protocol import ConsumerProtocol
-from pylogd.broker.coordinator.effects import Effects
+from pylogd.broker.coordinator.effects import Effects, WriteRefused
 from pylogd.broker.coordinator.group import CLASSIC, CONSUMER, UNKNOWN_MEMBER
 from pylogd.broker.coordinator.offsets import CommittedOffset, Offsets
 from pylogd.broker.coordinator.records import CoordinatorRecord
@@ -120,7 +120,7 @@ class GroupState:
             try:
                 self.classic_members.join(effects, reply, group, request, caller)
             except KafkaError as refusal:
-                if effects.records:
+                if effects.records or isinstance(refusal, WriteRefused):
                     raise
                 effects.answer(reply, JoinGroupResponse(error_code=refusal.code, member_id=request.member_id))
             return

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.effects import Effects, Event, Reply, plain_size
+from pylogd.broker.coordinator.effects import WRITE_ERRORS, Effects, Event, Reply, plain_size
 from pylogd.broker.coordinator.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.control import end_txn_batch
@@ -34,19 +34,6 @@ _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 
 #: A timer that wants to write while too few replicas are in sync tries again this much later.
 _RETRY_MS = 500
-
-#: What a failed write means to a client of the coordinator.
-_WRITE_ERRORS = {
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
-    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
-}
 
 
 class Shard:
@@ -110,8 +97,11 @@ class Shard:
         producer: tuple[int, int] | None = None,
         guard: Guard | None = None,
     ) -> Any:
-        """Run an event now and carry out its effects; returns `reply`. `producer` is (id, epoch) of the transaction to
-        which the event's records belong, `guard` what its coordinator was asked under (None: it was not)."""
+        """Run an event now and carry out its effects; returns `reply`. While too few replicas are in sync, an event
+        that `writes` is not run but refused; of any other only a record is, and then it must not have changed anything
+        but timers, which are set: a session goes on although what its member wants has to wait. `producer` is (id,
+        epoch) of the transaction to which the event's records belong, `guard` what its coordinator was asked under
+        (None: it was not)."""
         if not self.active:
             self.check()
         if reply is not None:
@@ -123,8 +113,8 @@ class Shard:
         if not self.active:
             return reply  # what came before it failed, and it was refused with the rest
         effects = self._effects(producer)
-        if writes and not self._writable():
-            self._refuse(effects, reply, ErrorCode.NOT_ENOUGH_REPLICAS, None)
+        if writes and not effects.writable:
+            self._refuse(effects, reply, KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
         else:
             try:
                 if producer is not None and guard is not None:
@@ -136,8 +126,7 @@ class Shard:
                     _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
                     self._start_over(refusal.code, [reply])
                     return reply
-                effects = self._effects(producer)
-                self._refuse(effects, reply, refusal.code, refusal.message)
+                self._refuse(effects, reply, refusal)
             except Exception:
                 _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
                 self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
@@ -158,18 +147,15 @@ class Shard:
     def _run_crowd(self) -> None:
         crowd, self._crowd = self._crowd, []
         effects = self._effects(None)
-        writable = self._writable()
         for event, given, reply in crowd:
             try:
-                if not writable:
-                    raise KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS)
                 event.decide(effects, reply, given)
             except KafkaError as refusal:
                 if effects.records:
                     _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
                     self._start_over(refusal.code, [reply])
                     return
-                self._refuse(effects, reply, refusal.code, refusal.message if writable else None)
+                self._refuse(effects, reply, refusal)
             except Exception:
                 _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
                 self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
@@ -188,6 +174,7 @@ class Shard:
             log.log_end_offset + self._count,
             -1 if producer is None else producer[0],
             min(log.config.max_message_bytes, log.config.segment_bytes) - batch.HEADER_SIZE,
+            self._writable(),
         )
 
     def run(self, name: Any, event: Event) -> None:
@@ -204,10 +191,11 @@ class Shard:
         partition = self.partition
         return len(partition.replica_ids) <= 1 or not partition.is_leader or len(partition.isr) >= partition.min_isr
 
-    def _refuse(self, effects: Effects, reply: Any, code: ErrorCode, message: str | None) -> None:
+    def _refuse(self, effects: Effects, reply: Any, refusal: KafkaError) -> None:
         if reply is not None:
-            code = _WRITE_ERRORS.get(code, code)
-            effects.answer(reply, reply.refuse(code, message))
+            code = WRITE_ERRORS.get(refusal.code)
+            response = reply.refuse(refusal.code, refusal.message) if code is None else reply.refuse(code, None)
+            effects.answer(reply, response)
 
     def _settle(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
         """Set timers, and let replies wait for the records they come with."""
@@ -378,7 +366,7 @@ class Shard:
             replies[:] = [pair for pair in late if pair[0] not in self._owed]
             for reply, _ in late:
                 if self._owed.pop(reply, self) is not self:
-                    reply.fail(_WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
+                    reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
 
     # -- life
 
@@ -397,7 +385,7 @@ class Shard:
     def _start_over(self, code: ErrorCode, culprits: list[Any]) -> None:
         """`code` is for those whose event it was."""
         self.active = False
-        code = _WRITE_ERRORS.get(code, code)
+        code = WRITE_ERRORS.get(code, code)
         for reply in culprits:
             if self._owed.pop(reply, self) is not self and isinstance(reply, Reply):
                 reply.fail(code)

@@ -32,7 +32,7 @@ class CoordinatorState(Protocol):
 
 
 class Repeated(Protocol):
-    """An event for `Shard.submit_soon`: `given` is what differs from one time to the next. It writes all or nothing
-    before it answers."""
+    """An event for `Shard.submit_soon`: `given` is what differs from one time to the next. It changes
+    nothing but timers before it writes, and writes all or nothing before it answers."""
 
     def decide(self, effects: Effects, reply: Any, given: Any) -> None: ...

@@ -28,7 +28,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Consu
     shard = ctx.node.groups.shard_of(request.group_id)
     caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
     reply = Reply(lambda code, message: ConsumerGroupHeartbeatResponse(error_code=code, error_message=message))
-    shard.submit(lambda effects: shard.state.consumer.heartbeat(effects, reply, request, caller), reply)
+    shard.submit(lambda effects: shard.state.consumer.heartbeat(effects, reply, request, caller), reply, writes=False)
     return reply
 
 

@@ -38,7 +38,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
     kind = Reply if ctx.version >= _NULL_NAME else _NamedReply
     reply = kind(lambda code, message: _refusal(ctx.version, code))
-    shard.submit(lambda effects: shard.state.join(effects, reply, request, caller), reply)
+    shard.submit(lambda effects: shard.state.join(effects, reply, request, caller), reply, writes=False)
     return reply
 
 

@@ -80,7 +80,9 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     shard = ctx.node.groups.shard_of(request.group_id)
     reply = CommitReply(shard, commits, response)
     version = ctx.version
-    shard.submit(lambda effects: shard.state.commit(effects, reply, request, version, commits, response), reply)
+    shard.submit(
+        lambda effects: shard.state.commit(effects, reply, request, version, commits, response), reply, writes=False
+    )
     return reply
 
 

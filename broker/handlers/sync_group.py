@@ -25,5 +25,5 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     shard = ctx.node.groups.shard_of(request.group_id)
     reply = Reply(lambda code, message: SyncGroupResponse(error_code=code))
-    shard.submit(lambda effects: shard.state.sync(effects, reply, request), reply)
+    shard.submit(lambda effects: shard.state.sync(effects, reply, request), reply, writes=False)
     return reply

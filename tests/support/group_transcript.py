@@ -14,6 +14,7 @@ coordinator does.
     > NAME = fetch GROUP [topic-partition ...] [stable]
     > NAME = delete-offsets GROUP topic-partition ... | delete GROUP | describe GROUP | list
     > wait MS | expire | reload | topic-deleted NAME
+    > writable no|yes              are enough replicas in sync?
 
 and what consumer_transcript has for the new consumer protocol.
 """
@@ -27,7 +28,7 @@ from typing import Any
 
 from pylogd.broker.coordinator.classic import Caller
 from pylogd.broker.coordinator.commits import Commit
-from pylogd.broker.coordinator.effects import Effects
+from pylogd.broker.coordinator.effects import WRITE_ERRORS, Effects
 from pylogd.broker.coordinator.groups import GroupState
 from pylogd.broker.coordinator.records import decode_record
 from pylogd.config.broker import BrokerConfig
@@ -74,6 +75,7 @@ class Play(ConsumerVerbs):
         self.now_ms = 1_000_000
         self.written: list[tuple[bytes, bytes | None, int]] = []
         self.lines: list[str] = []
+        self.writable = True
         self.timers: dict[Any, tuple[int, Any]] = {}
         self.state = self._new_state()
 
@@ -84,11 +86,12 @@ class Play(ConsumerVerbs):
 
     def run(self, event: Any, name: str = "", *, producer_id: int = -1) -> None:
         effects = Effects(self.now_ms, self.state, base_offset=len(self.written), producer_id=producer_id)
+        effects.writable = self.writable
         try:
             event(effects)
         except KafkaError as refusal:
             assert not effects.records, "an event that wrote something was refused"
-            effects.answer(name, refusal.code)
+            effects.answer(name, WRITE_ERRORS.get(refusal.code, refusal.code))
         for record, (key, value) in zip(effects.records, effects.encoded):
             self.written.append((bytes(key), None if value is None else bytes(value), producer_id))
             self.lines.append("write " + _record(record))
@@ -107,7 +110,10 @@ class Play(ConsumerVerbs):
             if due is None or self.timers[due][0] > end:
                 break
             self.now_ms, event = self.timers.pop(due)
-            self.run(event)
+            if self.writable:
+                self.run(event)
+            else:
+                self.timers[due] = (self.now_ms + 500, event)
         self.now_ms = end
 
     def reload(self) -> None:
@@ -132,6 +138,9 @@ class Play(ConsumerVerbs):
 
     def _wait(self, label: str, plain: list[str], options: dict[str, str]) -> None:
         self.wait(int(plain[0]))
+
+    def _writable(self, label: str, plain: list[str], options: dict[str, str]) -> None:
+        self.writable = plain == ["yes"]
 
     def _reload(self, label: str, plain: list[str], options: dict[str, str]) -> None:
         self.reload()

@@ -83,6 +83,8 @@ class ClassicMembers:
             ),
         )
         owned = self._owned(subscription)
+        if replaced is not None or downgrade:
+            effects.check_writable()
         changed = protocol.update_member(effects, group_id, member, updated, replaced, always_bump=True)
         if downgrade:
             stale = group.assignment_epoch < group.epoch

@@ -156,9 +156,15 @@ class ConsumerProtocol:
             compile_regex(updated.regex)
         check_known_state(updated, owned)
 
+        if joining:
+            effects.check_writable()
+        else:
+            # It was heard of, even if what it brings cannot be written now.
+            self.expect_heartbeat(effects, group_id, updated)
         become(effects)
         updated = self.take_step(effects, group_id, member, updated, replaced, owned)
-        self.expect_heartbeat(effects, group_id, updated)
+        if joining:
+            self.expect_heartbeat(effects, group_id, updated)
         # All of it in answer to all of it, otherwise only when it changed.
         told_all = (
             request.rebalance_timeout_ms != -1
@@ -334,17 +340,19 @@ class ConsumerProtocol:
         subscribed = subscribed_ids(self.image(), group.topics_of(member))
         updated = reconcile(member, epoch, target, subscribed, subscription_changed, group.has_owner, owned)
         if updated != member:
-            effects.write(*updated.assignment_record(group.group_id))
+            # Timers first: a member that gave up what it had to is not fenced because nobody can write that down now.
             if updated.classic is None:
                 if updated.state is MemberState.UNREVOKED_PARTITIONS:
                     self._expect_revocation(effects, group, updated)
                 else:
                     effects.cancel(("rebalance", group.group_id, updated.member_id))
+            effects.write(*updated.assignment_record(group.group_id))
         return updated
 
     # -- leaving
 
     def _leave(self, effects: Effects, request: Any) -> ConsumerGroupHeartbeatResponse:
+        effects.check_writable()
         group = self.find(request.group_id)
         if request.instance_id is None:
             member = group.member(request.member_id)

@@ -497,3 +497,62 @@ def test_listing_and_describing() -> None:
         l: g PreparingRebalance classic
         """
     )
+
+
+def test_who_is_heard_of_keeps_its_session_while_nothing_can_be_written() -> None:
+    """Joining and syncing go on; an assignment that cannot be written makes everybody join again."""
+    check(
+        TWO
+        + """
+        > writable no
+        > c = join h
+        c: COORDINATOR_NOT_AVAILABLE
+        > wait 8000
+        > a = commit g t-0=5 member=m-1 generation=1
+        a: COORDINATOR_NOT_AVAILABLE
+        > b = heartbeat g member=m-2 generation=1
+        b: NONE
+        > wait 8000
+        > a = join g member=m-1 protocols=range:A
+        > wait 8000
+        > b = join g member=m-2 protocols=range:B
+        a: m-1 generation 2 range leader m-1 members m-1(A) m-2(B)
+        b: m-2 generation 2 range leader m-1
+        > wait 8000
+        > b = sync g member=m-2 generation=2
+        > a = sync g member=m-1 generation=2 assign=m-1:x,m-2:y
+        b: COORDINATOR_NOT_AVAILABLE
+        a: COORDINATOR_NOT_AVAILABLE
+        > wait 8000
+        > a = join g member=m-1 protocols=range:A
+        > b = join g member=m-2 protocols=range:B
+        a: m-1 generation 3 range leader m-1 members m-1(A) m-2(B)
+        b: m-2 generation 3 range leader m-1
+        > writable yes
+        > wait 500
+        > b = sync g member=m-2 generation=3
+        > a = sync g member=m-1 generation=3 assign=m-1:x,m-2:y
+        write group g generation 3 range leader m-1 m-1(A|x) m-2(B|y)
+        b: assignment y
+        a: assignment x
+        """
+    )
+
+
+def test_a_static_member_does_not_come_back_half_while_nothing_can_be_written() -> None:
+    check(
+        """
+        > a = join g instance=i
+        write group g generation 0 None leader None
+        > wait 3000
+        a: i-1 generation 1 range leader i-1 members i-1()
+        > a = sync g member=i-1 instance=i generation=1 assign=i-1:x
+        write group g generation 1 range leader i-1 i-1(|x)
+        a: assignment x
+        > writable no
+        > b = join g instance=i
+        b: COORDINATOR_NOT_AVAILABLE
+        > a = heartbeat g member=i-1 instance=i generation=1
+        a: NONE
+        """
+    )

@@ -157,6 +157,84 @@ def test_requests_that_make_no_sense() -> None:
     )
 
 
+def test_who_is_heard_of_keeps_its_session_while_nothing_can_be_written() -> None:
+    check(
+        PAIR
+        + """
+        > c = beat g c 0 topics=u
+        write member g c (u)
+        write epoch g 4
+        write target g c []
+        write target g epoch 4
+        write current g c 0->4 stable []
+        c: c epoch 4 []
+        > a = beat g a 2
+        write current g a 2->2 unrevoked [t:0.1] revoking [t:2.3]
+        a: a epoch 2 [t:0.1]
+        > writable no
+        > wait 30000
+        # What a heartbeat brings is refused, the heartbeat itself counts. c is silent.
+        > a = beat g a 2 owned=t:0.1
+        a: COORDINATOR_NOT_AVAILABLE
+        > b = beat g b 3
+        b: COORDINATOR_NOT_AVAILABLE
+        > wait 30000
+        > a = beat g a 2 owned=t:0.1
+        a: COORDINATOR_NOT_AVAILABLE
+        > b = beat g b 3
+        b: COORDINATOR_NOT_AVAILABLE
+        > a = beat g a 2
+        a: a epoch 2
+        > x = beat g a -1
+        x: COORDINATOR_NOT_AVAILABLE
+        > d = beat g d 0 topics=t
+        d: COORDINATOR_NOT_AVAILABLE
+        > wait 10000
+        > writable yes
+        > wait 500
+        write current g c gone
+        write target g c gone
+        write member g c gone
+        write epoch g 5
+        > a = beat g a 2 owned=t:0.1
+        write target g epoch 5
+        write current g a 2->5 stable [t:0.1]
+        a: a epoch 5
+        > b = beat g b 3
+        write current g b 3->5 stable [t:2.3]
+        b: b epoch 5 [t:2.3]
+        """,
+    )
+
+
+def test_a_static_member_does_not_come_back_half_while_nothing_can_be_written() -> None:
+    check(
+        """
+        > topic t 2
+        > a = beat g a 0 topics=t instance=i
+        write member g a (t) instance i
+        write epoch g 2
+        write target g a [t:0.1]
+        write target g epoch 2
+        write current g a 0->2 stable [t:0.1]
+        a: a epoch 2 [t:0.1]
+        > a = beat g a -2 instance=i
+        write current g a 0->-2 stable [t:0.1]
+        a: a epoch -2
+        > writable no
+        > b = beat g b 0 topics=t instance=i
+        b: COORDINATOR_NOT_AVAILABLE
+        > wait 46000
+        > writable yes
+        > wait 500
+        write current g a gone
+        write target g a gone
+        write member g a gone
+        write epoch g 3
+        """,
+    )
+
+
 def test_a_session_ends_without_heartbeats() -> None:
     check(
         PAIR

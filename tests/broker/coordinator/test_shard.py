@@ -362,6 +362,11 @@ async def test_too_few_replicas_refuse_before_anything_changes(directory: Path) 
     assert refused.response == "COORDINATOR_NOT_AVAILABLE"
     assert shard.state.values == {}
     assert world.get("a").response is None
+    # An event that may or may not write is refused only if it does; the timers it has set are set.
+    perhaps = lambda reply: lambda effects: (effects.after("session", 60_000, set_("b", 1)), set_("a", 1)(effects))  # noqa: E731
+    assert world.ask(perhaps, writes=False).response == "COORDINATOR_NOT_AVAILABLE"
+    assert shard.state.values == {}
+    assert "session" in shard.timers
     # A timer that wants to write waits for them.
     shard.timers.set("t", 0, set_("a", 5))
     await asyncio.sleep(0.01)
