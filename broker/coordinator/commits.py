@@ -29,13 +29,23 @@ _UNTAGGED = b"\x00"
 
 class Commit:
     """`partition` and `answer` are its places in request and response; the request's offset and leader epoch are read
-    anew each time."""
+    anew each time. `stored_id` is the topic id in the record, if not the topic's: a transactional commit has none."""
 
-    __slots__ = ("_key_bytes", "_note", "_pack", "_tail", "answer", "key", "partition", "topic", "topic_id")
+    __slots__ = ("_key_bytes", "_note", "_pack", "_tail", "answer", "key", "partition", "stored_id", "topic",
+                 "topic_id")  # fmt: skip
 
-    def __init__(self, group_id: str, topic: str, topic_id: bytes, partition: Any, answer: Any = None) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        topic: str,
+        topic_id: bytes,
+        partition: Any,
+        answer: Any = None,
+        stored_id: bytes | None = None,
+    ) -> None:
         self.topic = topic
         self.topic_id = topic_id
+        self.stored_id = topic_id if stored_id is None else stored_id
         self.partition = partition
         self.answer = answer
         index = partition.partition_index
@@ -43,7 +53,7 @@ class Commit:
         group, name = group_id.encode(), topic.encode()
         self._key_bytes = b"%b%b%b%b%b" % (_KEY_START(1, len(group)), group, _INT16(len(name)), name, _INT32(index))
         self._note = (partition.committed_metadata or "").encode()
-        self._tail = _TAGGED + topic_id if topic_id != ZERO else _UNTAGGED
+        self._tail = _TAGGED + self.stored_id if self.stored_id != ZERO else _UNTAGGED
         self._pack: Callable[..., bytes] | None = None
         if len(self._note) <= _NOTE_MAX:
             self._pack = _value_pack(len(self._note), len(self._tail))

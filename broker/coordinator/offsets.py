@@ -119,7 +119,7 @@ class Offsets:
                 asked.committed_metadata or "",
                 now_ms,
                 expire_ms,
-                commit.topic_id,
+                commit.stored_id,
             )
             if expire_ms == NO_EXPIRY:
                 written.append((commit.key, value, VERSION, commit.encode(value)))

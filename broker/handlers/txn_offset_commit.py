@@ -22,6 +22,7 @@ from pylogd.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
+from pylogd.protocol.uuids import ZERO
 from pylogd.storage.verification import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
@@ -73,7 +74,7 @@ def _split(ctx: RequestContext, request: TxnOffsetCommitRequest) -> tuple[list[C
             if known is None or known.partition(partition.partition_index) is None:
                 answer.error_code = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             else:
-                commits.append(Commit(request.group_id, known.name, known.id, partition, answer))
+                commits.append(Commit(request.group_id, known.name, known.id, partition, answer, ZERO))
         topics.append(TxnOffsetCommitResponseTopic(topic.name, answers))
     return commits, TxnOffsetCommitResponse(topics=topics)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import re
+from base64 import urlsafe_b64decode
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -345,6 +346,46 @@ def fetch_offsets(talker: GroupTalker, version: int, group: str, topic_id: bytes
 
 
 @scenario
+def offsets_in_transactions(talker: GroupTalker) -> None:
+    coordinated(talker)
+    topic_id = talker.create_topic("t", 2)
+    rows = [{"partition_index": index, "committed_offset": 7, "committed_metadata": "m"} for index in (0, 1, 2)]
+    for version in versions("TxnOffsetCommit"):
+        for committed in (True, False):
+            name = f"txn-{version}-{committed}"
+            who = {"transactional_id": name, **_producer(talker, name)}
+            if version < 5:
+                talker.ask("AddOffsetsToTxn", min(version, 4), **who, group_id=name)
+            topics = [{"name": "t", "partitions": rows}, {"name": "no such topic", "partitions": rows}]
+            talker.ask("TxnOffsetCommit", version, **who, group_id=name, topics=topics)
+            fetch_offsets(talker, 8, name, topic_id)
+            assert talker.ask_quietly("EndTxn", min(version, 5), **who, committed=committed).error_code == 0
+            eventually(lambda name=name: _transaction_state(talker, name).startswith("Complete"))
+            fetch_offsets(talker, 8, name, topic_id)
+            fetch_offsets(talker, 10, name, topic_id)
+
+
+def _producer(talker: GroupTalker, name: str) -> dict[str, Any]:
+    """The id and epoch of a new transactional producer."""
+    found: list[Any] = []
+
+    def known() -> bool:
+        coordinator = talker.ask_quietly("FindCoordinator", 4, key_type=1, coordinator_keys=[name]).coordinators[0]
+        if coordinator.error_code == 0:
+            found[:] = [talker.ask_quietly("InitProducerId", 5, transactional_id=name, transaction_timeout_ms=60_000)]
+        return bool(found) and found[0].error_code == 0
+
+    eventually(known)
+    return {"producer_id": found[0].producer_id, "producer_epoch": found[0].producer_epoch}
+
+
+def _transaction_state(talker: GroupTalker, name: str) -> str:
+    described = talker.ask_quietly("DescribeTransactions", 0, transactional_ids=[name])
+    state: str = described.transaction_states[0].transaction_state
+    return state
+
+
+@scenario
 def deleting(talker: GroupTalker) -> None:
     coordinated(talker)
     talker.create_topic("t", 2)
@@ -403,24 +444,35 @@ def test_same_answers(pair: tuple[Daemon, Daemon], run: Scenario) -> None:
 
 
 def records(talker: GroupTalker, tools: ToolHost) -> list[Any]:
-    """What was written to __consumer_offsets, without times."""
+    """What was written to __consumer_offsets, without times: a record with the producer epoch of its batch, or a
+    transaction's marker."""
     (segment,) = talker.broker.data.glob("__consumer_offsets-0/*.log")
     text = dump(tools, segment, "--offsets-decoder", "--deep-iteration")
     found = []
-    for key, value in re.findall(r" key: (\{.*?\}) payload: (.*)$", text, re.MULTILINE):
-        record = [json.loads(key), json.loads(value) if value.startswith("{") else None]
-        found.append(_timeless(talker.plain(json.dumps(record), 0)))
+    epoch = ""
+    for line in text.splitlines():
+        if opened := re.search(r" producerEpoch: (-?\d+) ", line):
+            epoch = opened[1]
+        if marker := re.search(r" endTxnMarker: .*$", line):
+            found.append([epoch, marker[0]])
+        elif pair := re.search(r" key: (\{.*?\}) payload: (.*)$", line):
+            key, value = pair.groups()
+            record = [json.loads(key), json.loads(value) if value.startswith("{") else None, epoch]
+            found.append(_timeless(talker, talker.plain(json.dumps(record), 0)))
     # Tombstones that follow each other come in the order of a hash map.
     runs = [list(run) for _, run in itertools.groupby(found, key=lambda record: record[1] is None)]
     return [record for run in runs for record in (sorted(run, key=repr) if run[0][1] is None else run)]
 
 
-def _timeless(text: str) -> Any:
-    """Members in the order of their ids: Kafka writes them in that of a hash map."""
+def _timeless(talker: GroupTalker, text: str) -> Any:
+    """Members in the order of their ids: Kafka writes them in that of a hash map. A topic's name for its id."""
     record = json.loads(text)
     data = (record[1] or {}).get("data", {})
-    for name in ("commitTimestamp", "currentStateTimestamp", "topicId"):
+    for name in ("commitTimestamp", "currentStateTimestamp"):
         data.pop(name, None)
+    if "topicId" in data:
+        id_ = urlsafe_b64decode(data["topicId"] + "==")
+        data["topicId"] = "none" if id_ == ZERO else talker.names[id_]
     if "members" in data:
         data["members"].sort(key=lambda member: member["memberId"])
     return record
@@ -435,7 +487,16 @@ def test_same_records(tmp_path: Path, tools: ToolHost) -> None:
         talker = GroupTalker(broker)
         talkers.append(talker)
         try:
-            for run in (joining, syncing, rebalancing, heartbeats_and_leaving, static_members, offsets, deleting):
+            for run in (
+                joining,
+                syncing,
+                rebalancing,
+                heartbeats_and_leaving,
+                static_members,
+                offsets,
+                offsets_in_transactions,
+                deleting,
+            ):
                 run(talker)
         finally:
             for client in (talker.client, *talker.others):
@@ -443,6 +504,7 @@ def test_same_records(tmp_path: Path, tools: ToolHost) -> None:
             broker.stop()
     ours, theirs = (records(talker, tools) for talker in talkers)
     assert len(ours) > 100
+    assert sum("endTxnMarker" in record[1] for record in ours if isinstance(record[1], str)) == 12
     for mine, wanted in zip(ours, theirs, strict=False):
         assert mine == wanted
     assert len(ours) == len(theirs)

@@ -71,7 +71,8 @@ class Talker:
         self.broker = broker
         self.client = Client(broker.port)
         self.transcript: list[tuple[str, int, Any]] = []
-        self._names: dict[bytes, str] = {}
+        #: Topics by id.
+        self.names: dict[bytes, str] = {}
 
     def ask(self, name: str, version: int, **values: Any) -> Any:
         """The decoded answer, after noting it."""
@@ -96,7 +97,7 @@ class Talker:
         )
         found: bytes = answer.topics[0].topic_id
         if found != ZERO:
-            self._names[found] = topic
+            self.names[found] = topic
         return found
 
     def create_topic(self, topic: str, partitions: int = 1, configs: dict[str, str] | None = None) -> bytes:
@@ -128,7 +129,7 @@ class Talker:
             if field == "records":
                 return comparable_records(data)
             if len(data) == 16:
-                return self._names.get(data, "no topic" if data == ZERO else "a topic")
+                return self.names.get(data, "no topic" if data == ZERO else "a topic")
             return data
         return value
 

@@ -331,14 +331,16 @@ def test_offsets_of_a_deleted_topic_go() -> None:
 
 @pytest.mark.parametrize("metadata", [None, "", "note", "x" * 126, "x" * 127, "ä" * 100, "x" * 20_000])
 @pytest.mark.parametrize("topic_id", [ZERO, bytes(range(16))])
+@pytest.mark.parametrize("stored_id", [None, ZERO])
 @pytest.mark.parametrize("retention_ms", [-1, 5000])
 def test_commits_written_by_hand_are_as_the_codec_writes_them(
-    metadata: str | None, topic_id: bytes, retention_ms: int
+    metadata: str | None, topic_id: bytes, stored_id: bytes | None, retention_ms: int
 ) -> None:
     effects = Effects(1_700_000_000_000, Play().state)
     asked = OffsetCommitRequestPartition(2**31 - 1, 2**62, 7, metadata)
-    Offsets().commit(effects, [Commit("grüppe", "t", topic_id, asked)], retention_ms)
+    Offsets().commit(effects, [Commit("grüppe", "t", topic_id, asked, None, stored_id)], retention_ms)
     (record,), (encoded,) = effects.records, effects.encoded
+    assert record.value.topic_id == (topic_id if stored_id is None else ZERO)  # type: ignore[union-attr]
     assert tuple(map(bytes, encoded)) == tuple(map(bytes, encode_record(record)))  # type: ignore[arg-type]
 
 
