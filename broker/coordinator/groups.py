@@ -211,7 +211,7 @@ class GroupState:
         accepted = []
         for commit in commits:
             metadata = commit.partition.committed_metadata
-            if metadata and len(metadata) > self.config["offset.metadata.max.bytes"]:
+            if metadata and _utf16_units(metadata) > self.config["offset.metadata.max.bytes"]:
                 commit.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
             else:
                 accepted.append(commit)
@@ -338,6 +338,11 @@ class GroupState:
                 for member in group.members.values()
             ],
         )
+
+
+def _utf16_units(text: str) -> int:
+    """The length of a string in Java, which the limit of a commit's metadata counts, whatever its name says."""
+    return len(text) if text.isascii() else len(text.encode("utf-16-le")) // 2
 
 
 def _check_each(check: Callable[[str, bytes, int], None], commits: list[Commit]) -> None:

@@ -131,8 +131,9 @@ def alone(talker: GroupTalker, group: str, version: int = 9, **more: Any) -> str
 def finding(talker: GroupTalker) -> None:
     coordinated(talker)
     for version in versions("FindCoordinator"):
-        for kind in (0, 3, -1) if version else (0,):
-            talker.ask("FindCoordinator", version, key="some group", key_type=kind, coordinator_keys=["a", "b", ""])
+        for kind in (0, 2, 3, -1) if version else (0,):
+            for keys in (["a", "b", ""], ["g:AAAAAAAAAAAAAAAAAAAAAQ:0", "g:nonsense:0", "::"]):
+                talker.ask("FindCoordinator", version, key=keys[0], key_type=kind, coordinator_keys=keys)
 
 
 @scenario
@@ -306,7 +307,8 @@ def offsets(talker: GroupTalker) -> None:
         group = f"offsets-{version}"
         commit(version, group)
         commit(version, group, index=1, metadata=None)
-        commit(version, group, index=1, metadata="x" * 21)
+        for metadata in ("x" * 21, "ä" * 20, "ä" * 21, "😀" * 10, "😀" * 10 + "x"):
+            commit(version, group, index=1, metadata=metadata)
         commit(version, group, index=2)
         commit(version, group, name="no such topic")
         commit(version, group, generation_id_or_member_epoch=3, member_id="nobody")

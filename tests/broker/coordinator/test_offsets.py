@@ -43,6 +43,11 @@ def test_a_simple_group() -> None:
         f: t-0=5 u-3=7
         > c = commit g t-0=5 metadata=012345678901234567890
         c: t-0 OFFSET_METADATA_TOO_LARGE
+        > c = commit g t-0=5 metadata=äääääääääääääääääääX
+        write offset g t-0 5
+        c: t-0 NONE
+        > c = commit g t-0=5 metadata=😀😀😀😀😀😀😀😀😀😀X
+        c: t-0 OFFSET_METADATA_TOO_LARGE
         > c = commit h t-0=1 member=m generation=1
         c: GROUP_ID_NOT_FOUND
         > c = commit h t-0=1 member=m generation=1 version=8
