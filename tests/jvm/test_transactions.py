@@ -138,6 +138,23 @@ def test_transactions_command(generation: Daemon, java: TransactionDriver, tools
     assert read(generation.bootstrap, topic_name, committed=True) == []
 
 
+def test_a_transaction_is_terminated_by_force(
+    generation: Daemon, java: TransactionDriver, tools: ToolHost, topic_name: str
+) -> None:
+    """It is aborted, and its producer is fenced."""
+    kafka = Tools(tools, generation.bootstrap)
+    Admin(generation.bootstrap).create(topic_name)
+    producer = java.producer(topic_name)
+    producer.begin()
+    producer.send(topic_name, b"open")
+    kafka.run("transactions", "forceTerminateTransaction", "--transactionalId", topic_name)
+    described = kafka.run("transactions", "describe", "--transactional-id", topic_name)
+    assert "Empty" in described
+    with pytest.raises(Fenced):
+        producer.commit()
+    assert read(generation.bootstrap, topic_name, committed=True) == []
+
+
 def test_listing_with_filters(generation: Daemon, java: TransactionDriver, tools: ToolHost, topic_name: str) -> None:
     kafka = Tools(tools, generation.bootstrap)
     Admin(generation.bootstrap).create(topic_name)
