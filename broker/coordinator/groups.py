@@ -208,13 +208,12 @@ class GroupState:
         effects.answer(reply, response)
 
     def _commit_all(self, effects: Effects, commits: list[Commit], retention_ms: int) -> None:
-        accepted = []
+        accepted = commits
         for commit in commits:
             metadata = commit.partition.committed_metadata
             if metadata and _utf16_units(metadata) > self.config["offset.metadata.max.bytes"]:
                 commit.answer.error_code = ErrorCode.OFFSET_METADATA_TOO_LARGE
-            else:
-                accepted.append(commit)
+                accepted = [each for each in accepted if each is not commit]
         self.offsets.commit(effects, accepted, retention_ms)
 
     def fetch(self, effects: Effects, reply: Any, request: Any, require_stable: bool) -> None:

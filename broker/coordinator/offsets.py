@@ -108,19 +108,15 @@ class Offsets:
 
     def commit(self, effects: Effects, commits: list[Commit], retention_ms: int = NO_EXPIRY) -> None:
         """Write commits, all or none; they are pending when the event runs for a producer."""
-        now_ms = effects.now_ms
-        expire_ms = NO_EXPIRY if retention_ms == NO_EXPIRY else now_ms + retention_ms
+        if len(commits) == 1 and retention_ms == NO_EXPIRY:
+            commit = commits[0]
+            value = _value(commit, effects.now_ms, NO_EXPIRY)
+            effects.write(commit.key, value, VERSION, commit.encode(value))
+            return
+        expire_ms = NO_EXPIRY if retention_ms == NO_EXPIRY else effects.now_ms + retention_ms
         written: list[Wanted] = []
         for commit in commits:
-            asked = commit.partition
-            value = records.OffsetCommitValue(
-                asked.committed_offset,
-                asked.committed_leader_epoch,
-                asked.committed_metadata or "",
-                now_ms,
-                expire_ms,
-                commit.stored_id,
-            )
+            value = _value(commit, effects.now_ms, expire_ms)
             if expire_ms == NO_EXPIRY:
                 written.append((commit.key, value, VERSION, commit.encode(value)))
             else:
@@ -188,3 +184,15 @@ class Offsets:
         for topic, offsets in self.by_group.get(group_id, {}).items():
             for partition, offset in offsets.items():
                 yield topic, partition, offset
+
+
+def _value(commit: Commit, now_ms: int, expire_ms: int) -> records.OffsetCommitValue:
+    asked = commit.partition
+    return records.OffsetCommitValue(
+        asked.committed_offset,
+        asked.committed_leader_epoch,
+        asked.committed_metadata or "",
+        now_ms,
+        expire_ms,
+        commit.stored_id,
+    )
