@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import join_group, offset_commit, offset_fetch
 from support.datanode import DataNode
 from support.rawclient import Client
-from support.wait import eventually
 
 GROUP = "readers"
 VERSIONS = [6, 7, 8, 9, 10]
@@ -25,11 +23,7 @@ def node(tmp_path: Path) -> Iterator[DataNode]:
     made = DataNode(tmp_path)
     made.create_topic("orders", 3)
     made.create_topic("payments", 2)
-    offsets = made.create_topic("__consumer_offsets")
-    made.publisher.image = made.image
-    delta = SimpleNamespace(partitions={offsets: {0: None}}, deleted_topics={}, configs={})
-    made.call(made.groups.runtime.metadata_changed, delta, made.image)
-    eventually(lambda: made.groups.runtime.shards[0].active)
+    made.coordinate()
     yield made
     made.close()
 

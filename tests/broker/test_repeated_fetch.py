@@ -94,6 +94,15 @@ class Follower:
         self.session_epoch += 1
         self.client.send(request, self.version)
 
+    def take_the_short_way(self, short: list[bool]) -> None:
+        """Get a record, ask like the time before, and wait."""
+        self.waits()
+        self.produce("t", b"a")
+        assert self.receive() == {"t": [b"a"]}
+        self.ask("t")
+        self.waits()
+        assert short[-1]
+
     def receive(self) -> dict[str, list[bytes | None]]:
         """What the reply has of each topic; its records count as appended."""
         response = self.client.reply()
@@ -166,12 +175,7 @@ def test_a_request_that_waits_for_nothing_is_answered_in_time(
 
 def test_another_partition_that_moves_is_told_as_well(node: DataNode, client: Client, short: list[bool]) -> None:
     follower = Follower(node, client)
-    follower.waits()
-    follower.produce("t", b"a")
-    assert follower.receive() == {"t": [b"a"]}
-    follower.ask("t")
-    follower.waits()
-    assert short[-1]
+    follower.take_the_short_way(short)
     follower.produce("u", b"b")
     assert follower.receive() == {"u": [b"b"], "t": []}
     follower.ask("u")
@@ -182,12 +186,7 @@ def test_another_partition_that_moves_is_told_as_well(node: DataNode, client: Cl
 
 def test_who_leads_no_longer_says_so(node: DataNode, client: Client, short: list[bool]) -> None:
     follower = Follower(node, client)
-    follower.waits()
-    follower.produce("t", b"a")
-    follower.receive()
-    follower.ask("t")
-    follower.waits()
-    assert short[-1]
+    follower.take_the_short_way(short)
     node.call(node.partition("t").become_follower, 2, 2, (1, 2), (1, 2), 2)
     (topic,) = client.reply().responses
     assert topic.partitions[0].error_code == ErrorCode.FENCED_LEADER_EPOCH
@@ -199,12 +198,7 @@ def test_who_leads_no_longer_says_so(node: DataNode, client: Client, short: list
 def test_a_follower_that_leaves_is_forgotten(node: DataNode, short: list[bool]) -> None:
     with node.client() as client:
         follower = Follower(node, client)
-        follower.waits()
-        follower.produce("t", b"a")
-        follower.receive()
-        follower.ask("t")
-        follower.waits()
-        assert short[-1]
+        follower.take_the_short_way(short)
     (session,) = follower.sessions()
     eventually(lambda: session.view.poll is None)
     follower.produce("t", b"b")

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import consumer_group_heartbeat as beat
 from pylogd.protocol.messages import join_group, offset_commit, sync_group
 from support.datanode import DataNode
-from support.wait import eventually
 
 
 @pytest.fixture
@@ -19,11 +17,7 @@ def node(tmp_path: Path) -> Iterator[DataNode]:
     made = DataNode(tmp_path, group_initial_rebalance_delay_ms="0")
     made.create_topic("t", 3)
     made.image.features["group.version"] = 1
-    offsets = made.create_topic("__consumer_offsets", min_insync_replicas=2)
-    made.publisher.image = made.image
-    delta = SimpleNamespace(partitions={offsets: {0: None}}, deleted_topics={}, configs={})
-    made.call(made.groups.runtime.metadata_changed, delta, made.image)
-    eventually(lambda: made.groups.runtime.shards[0].active)
+    made.coordinate(min_insync_replicas=2)
     yield made
     made.close()
 

@@ -38,6 +38,7 @@ from pylogd.storage.config import LogConfig
 from pylogd.storage.manager import LogManager
 
 from support.rawclient import Client
+from support.wait import eventually
 
 T = TypeVar("T")
 
@@ -133,6 +134,14 @@ class DataNode:
                 replica = self.replicas.add(name, index, topic_id, log)
                 replica.become_leader(0, (1,), (1,), 0)
         return topic_id
+
+    def coordinate(self, **config: Any) -> None:
+        """Become the coordinator of all groups."""
+        offsets = self.create_topic("__consumer_offsets", **config)
+        self.publisher.image = self.image
+        delta = SimpleNamespace(partitions={offsets: {0: None}}, deleted_topics={}, configs={})
+        self.call(self.groups.runtime.metadata_changed, delta, self.image)
+        eventually(lambda: self.groups.runtime.shards[0].active)
 
     def partition(self, topic: str, index: int = 0) -> Any:
         return self.replicas.get(topic, index)
