@@ -114,7 +114,9 @@ class FollowerView:
                     watches[key].leave()
                 watches[key] = _Watch(self, target, partition)
             if quiet is not None:
-                if self._at_the_end(partition, target):
+                if self.at_the_end(
+                    partition, target.current_leader_epoch, target.fetch_offset, target.last_fetched_epoch
+                ):
                     quiet.append((partition, target))
                 else:
                     quiet = None
@@ -127,20 +129,16 @@ class FollowerView:
             return make_plan(self._node, list(dirty.values()), params, first=True)
         return None
 
-    def _at_the_end(self, partition: Partition, target: FetchTarget) -> bool:
+    def at_the_end(self, partition: Partition, leader_epoch: int, offset: int, last_epoch: int) -> bool:
         """Whether the follower is valid and has exactly what the leader has."""
         if (
             not partition.is_leader
-            or target.current_leader_epoch != partition.leader_epoch
+            or leader_epoch != partition.leader_epoch
             or self.replica_id not in partition.followers
         ):
             return False
         log = partition.log
-        return (
-            target.fetch_offset == log.log_end_offset
-            and target.last_fetched_epoch == log.epochs.latest
-            and not log.offline
-        )
+        return offset == log.log_end_offset and last_epoch == log.epochs.latest and not log.offline
 
     def replan(self, params: FetchParams, nowait: bool) -> Plan:
         return make_plan(self._node, list(self.dirty.values()), params, first=False, nowait=nowait)

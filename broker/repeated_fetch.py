@@ -146,26 +146,15 @@ class WaitingFetch:
 
     def may_start(self, epoch: int, offset: int) -> bool:
         """Whether a request with this session epoch and fetch offset finds everything as expected: nothing to say about
-        any other partition, and the follower at the leader's end."""
+        any other partition, and the follower at the leader's end. It is not `stale`."""
         view, partition, target, asked = self._view, self._partition, self._target, self._asked
-        if (
-            self._session.epoch != epoch
-            or view.behind
-            or len(view.dirty) > (target.key in view.dirty)
-            or self.stale
-            or not view.watches(target, partition)
-            or not partition.is_leader
-            or partition.leader_epoch != asked.current_leader_epoch
-        ):
-            return False
-        follower = partition.followers.get(view.replica_id)
-        log = partition.log
         return (
-            follower is not None
-            and follower.broker_epoch == view.replica_epoch
-            and offset == log.log_end_offset
-            and asked.last_fetched_epoch == log.epochs.latest
-            and not log.offline
+            self._session.epoch == epoch
+            and not view.behind
+            and len(view.dirty) <= (target.key in view.dirty)
+            and view.watches(target, partition)
+            and view.at_the_end(partition, asked.current_leader_epoch, offset, asked.last_fetched_epoch)
+            and partition.followers[view.replica_id].broker_epoch == view.replica_epoch
         )
 
     def start(self, correlation_id: int, offset: int) -> None:

@@ -87,13 +87,19 @@ def _requests(bench: Bench, made: Cluster) -> dict[str, float]:
     load = {
         "topic": "requests", "partitions": 4, "connections": 4, "in_flight": 16, "record_count": 1, "value_size": 100,
     }  # fmt: skip
-    for seconds in (bench.scale(5, 1), bench.scale(5, 1)):  # the first is to warm up
-        done = bench.run(made, [bench.load("raw", "produce", made, seconds=seconds, **load)])  # type: ignore[arg-type]
-    result = done["results"][0]
+    rate, cost_us = _sustained(bench, made, "raw", "produce", **load)
     return {
-        "one-record requests, raw, 4 x 16 in flight requests/s": result["requests"] / result["seconds"],
-        "one-record requests, raw, 4 x 16 in flight CPU us/request": done["cpu_seconds"] / result["requests"] * 1e6,
+        "one-record requests, raw, 4 x 16 in flight requests/s": rate,
+        "one-record requests, raw, 4 x 16 in flight CPU us/request": cost_us,
     }
+
+
+def _sustained(bench: Bench, made: Cluster, kind: str, function: str, **load: Any) -> tuple[float, float]:
+    """Requests per second and what each costs, of the second of two runs: the first is to warm up."""
+    for seconds in (bench.scale(5, 1), bench.scale(5, 1)):
+        done = bench.run(made, [bench.load(kind, function, made, seconds=seconds, **load)])  # type: ignore[arg-type]
+    result = done["results"][0]
+    return result["requests"] / result["seconds"], done["cpu_seconds"] / result["requests"] * 1e6
 
 
 def _latency(bench: Bench, made: Cluster) -> dict[str, float]:
@@ -114,14 +120,8 @@ def _latency(bench: Bench, made: Cluster) -> dict[str, float]:
 
 def _commits(bench: Bench, made: Cluster) -> dict[str, float]:
     """One commit in flight on each of 99 connections, a third of them to each coordinator."""
-    load = {"topic": "latency", "groups": 1_000, "connections": 99}
-    for seconds in (bench.scale(5, 1), bench.scale(5, 1)):  # the first is to warm up
-        done = bench.run(made, [bench.load("groups", "commit", made, seconds=seconds, **load)])  # type: ignore[arg-type]
-    result = done["results"][0]
-    return {
-        "1,000 groups committing commits/s": result["requests"] / result["seconds"],
-        "1,000 groups committing CPU us/commit": done["cpu_seconds"] / result["requests"] * 1e6,
-    }
+    rate, cost_us = _sustained(bench, made, "groups", "commit", topic="latency", groups=1_000, connections=99)
+    return {"1,000 groups committing commits/s": rate, "1,000 groups committing CPU us/commit": cost_us}
 
 
 def _topics(bench: Bench, made: Cluster) -> dict[str, float]:
