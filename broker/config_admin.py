@@ -17,7 +17,7 @@ from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.dynamic import usable, validate_change
 from pylogd.config.errors import ConfigError
 from pylogd.controller.decide.configs import APPEND, DELETE, OPERATION_NAMES, SET, SUBTRACT, changed_list
-from pylogd.controller.image import (
+from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

@@ -16,9 +16,9 @@ from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
-from pylogd.controller.registrations import Endpoint
 from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import Settings
+from pylogd.metadata.registrations import Endpoint
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.network import Network

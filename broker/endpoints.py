@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext
-    from pylogd.controller.registrations import Broker
+    from pylogd.metadata.registrations import Broker
 
 
 def broker_address(ctx: RequestContext, broker: Broker) -> tuple[str, int] | None:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylogd.broker.connection import Connection
-    from pylogd.controller.registrations import Endpoint
+    from pylogd.metadata.registrations import Endpoint
 
 logger = logging.getLogger(__name__)
 

@@ -190,7 +190,7 @@ class Formatter:
         return directory_id
 
     def _write_first_snapshot(self, path: str, voters: list[Voter]) -> None:
-        from pylogd.controller.snapshot import snapshot_batches, write_snapshot
+        from pylogd.metadata.snapshot import snapshot_batches, write_snapshot
 
         last_contained_ms = self.clock.now_ms()
         directory = f"{path}/{METADATA_PARTITION}"
@@ -304,8 +304,8 @@ def voters_record(voters: list[Voter]) -> object:
 
 def bootstrap_batches(clock: Clock) -> Iterator[bytearray]:
     """`bootstrap.checkpoint`: header, the feature levels of a new cluster, footer; offsets count from 0, epoch is 0."""
-    from pylogd.controller import versions
-    from pylogd.controller.records import control_batch, metadata_batch
+    from pylogd.metadata import feature_levels
+    from pylogd.metadata.record_batches import control_batch, metadata_batch
     from pylogd.protocol.control import ControlType
     from pylogd.protocol.messages import control_records as c
     from pylogd.protocol.messages.metadata_records import FeatureLevelRecord
@@ -313,7 +313,7 @@ def bootstrap_batches(clock: Clock) -> Iterator[bytearray]:
     header = c.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=0)
     head = [(ControlType.SNAPSHOT_HEADER, header, 0)]
     yield control_batch(head, base_offset=0, epoch=0, timestamp_ms=clock.now_ms())
-    levels = versions.default_levels(versions.METADATA_LATEST)
+    levels = feature_levels.default_levels(feature_levels.METADATA_LATEST)
     records = [(FeatureLevelRecord(name=name, feature_level=level), 0) for name, level in levels.items()]
     yield metadata_batch(records, base_offset=1, epoch=0, timestamp_ms=clock.now_ms())
     footer = [(ControlType.SNAPSHOT_FOOTER, c.SnapshotFooterRecord(version=0), 0)]

@@ -20,11 +20,11 @@ from typing import TYPE_CHECKING, Any
 from pylogd.broker.directory_assignment import DirectoryAssignment
 from pylogd.config import dynamic
 from pylogd.config import topic as topic_config
-from pylogd.controller.delta import ImageDelta, difference
-from pylogd.controller.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
-from pylogd.controller.records import decode_batches
-from pylogd.controller.registrations import Topic
-from pylogd.controller.snapshot import SnapshotId, replay_snapshot
+from pylogd.metadata.delta import ImageDelta, difference
+from pylogd.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from pylogd.metadata.record_batches import decode_batches
+from pylogd.metadata.registrations import Topic
+from pylogd.metadata.snapshot import SnapshotId, replay_snapshot
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import is_reserved
 from pylogd.storage.config import LogConfig

@@ -35,7 +35,7 @@ from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.broker.topic_creation import TopicCreation
 from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.listeners import Endpoint
-from pylogd.controller.image import ClusterImage
+from pylogd.metadata.image import ClusterImage
 from pylogd.protocol import uuids
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas

@@ -13,13 +13,13 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller import versions
-from pylogd.controller.registrations import Endpoint
+from pylogd.metadata import feature_levels
+from pylogd.metadata.registrations import Endpoint
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from pylogd.controller.delta import ImageDelta
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ async def register_controller(
         ],
         features=[
             m.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+            for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
         ],
     )
     while True:
@@ -120,7 +120,7 @@ class BrokerLifecycle:
             ],
             features=[
                 m.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
             ],
             rack=node.config["broker.rack"],
             log_dirs=sorted(d.id for d in node.logs.directories if d.online and d.id is not None),

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.image import CLIENT_METRICS_RESOURCE
+from pylogd.metadata.image import CLIENT_METRICS_RESOURCE
 from pylogd.protocol import uuids
 from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import ErrorCode, KafkaError

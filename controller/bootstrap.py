@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.controller import versions
 from pylogd.controller.decide.configs import MIN_ISR
-from pylogd.controller.image import BROKER_RESOURCE, ClusterImage
-from pylogd.controller.records import VersionedRecord, decode_batches
+from pylogd.metadata import feature_levels
+from pylogd.metadata.image import BROKER_RESOURCE, ClusterImage
+from pylogd.metadata.record_batches import VersionedRecord, decode_batches
 from pylogd.runtime.files import FileSystem
 
 FILE_NAME = "bootstrap.checkpoint"
 
 
-def default_records(metadata_version: int = versions.METADATA_LATEST) -> list[VersionedRecord]:
+def default_records(metadata_version: int = feature_levels.METADATA_LATEST) -> list[VersionedRecord]:
     """What formatting writes when it is told nothing special."""
     from pylogd.protocol.messages.metadata_records import FeatureLevelRecord
 
     return [
         (FeatureLevelRecord(name=name, feature_level=level), 0)
-        for name, level in versions.default_levels(metadata_version).items()
+        for name, level in feature_levels.default_levels(metadata_version).items()
     ]
 
 
@@ -59,17 +59,17 @@ def activation_records(
         records.append((m.AbortTransactionRecord(reason="Controller failover"), 0))
     if image.metadata_version:
         return records
-    level = _level(bootstrap, versions.METADATA_VERSION)
-    if level < versions.METADATA_MIN:
-        raise ValueError(f"{FILE_NAME} sets metadata.version {level}; at least {versions.METADATA_MIN} is needed")
+    level = _level(bootstrap, feature_levels.METADATA_VERSION)
+    if level < feature_levels.METADATA_MIN:
+        raise ValueError(f"{FILE_NAME} sets metadata.version {level}; at least {feature_levels.METADATA_MIN} is needed")
     body: list[VersionedRecord] = list(bootstrap)
-    if _level(bootstrap, versions.ELR_VERSION) > 0:
+    if _level(bootstrap, feature_levels.ELR_VERSION) > 0:
         # Eligible leader replicas need one min.insync.replicas that holds for the whole cluster.
         config: Any = m.ConfigRecord(
             resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=str(static_min_insync_replicas)
         )
         body.append((config, 0))
-    if versions.transactions_supported(level):
+    if feature_levels.transactions_supported(level):
         records.append((m.BeginTransactionRecord(name="Bootstrap records"), 0))
         records += body
         records.append((m.EndTransactionRecord(), 0))

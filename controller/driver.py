@@ -19,7 +19,6 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
 from pylogd.controller.log_flushes import LogFlushes
 from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
@@ -31,11 +30,12 @@ from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, NotLeader, Output, RaftError, Send
 from pylogd.controller.raft.roles import Follower
 from pylogd.controller.raft_log import DiskLog
-from pylogd.controller.records import VersionedRecord, metadata_batch
-from pylogd.controller.registrations import Endpoint
-from pylogd.controller.snapshot import SnapshotId
 from pylogd.controller.snapshots import SnapshotWriter
 from pylogd.controller.stream import CommitWaiters, MetadataStream, MetadataSubscriber
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.record_batches import VersionedRecord, metadata_batch
+from pylogd.metadata.registrations import Endpoint
+from pylogd.metadata.snapshot import SnapshotId
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.runtime.clock import Clock

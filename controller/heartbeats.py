@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from pylogd.controller.image import ClusterImage
+from pylogd.metadata.image import ClusterImage
 
 _LONG_AGO_MS = -(1 << 62)
 

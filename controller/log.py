@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 
-from pylogd.controller.snapshot import DELETED_SUFFIX, PARTIAL_SUFFIX, SUFFIX, SnapshotId
+from pylogd.metadata.snapshot import DELETED_SUFFIX, PARTIAL_SUFFIX, SUFFIX, SnapshotId
 from pylogd.protocol.uuids import METADATA_TOPIC_ID
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from pylogd.controller.raft.settings import RaftSettings, Timeouts
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterSet
-from pylogd.controller.registrations import Endpoint
+from pylogd.metadata.registrations import Endpoint
 
 
 class QuorumPeer(Protocol):

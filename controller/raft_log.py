@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pylogd.controller.log import MetadataLog
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
-from pylogd.controller.snapshot import PARTIAL_SUFFIX, SUFFIX, SnapshotId
+from pylogd.metadata.snapshot import PARTIAL_SUFFIX, SUFFIX, SnapshotId
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import File
 from pylogd.storage.state import DiskFull

@@ -16,7 +16,6 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from random import Random
 from typing import Any
 
-from pylogd.controller import versions
 from pylogd.controller.bootstrap import activation_records
 from pylogd.controller.decide import (
     brokers,
@@ -33,12 +32,13 @@ from pylogd.controller.decide import (
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.errors import error_response
 from pylogd.controller.heartbeats import Heartbeats
-from pylogd.controller.image import ClusterImage
 from pylogd.controller.raft.log_view import LogFull
-from pylogd.controller.records import VersionedRecord, decode_batches
-from pylogd.controller.registrations import Endpoint
-from pylogd.controller.snapshot import SnapshotContents, SnapshotId, replay_steps
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
+from pylogd.metadata import feature_levels
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.record_batches import VersionedRecord, decode_batches
+from pylogd.metadata.registrations import Endpoint
+from pylogd.metadata.snapshot import SnapshotContents, SnapshotId, replay_steps
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.runtime.clock import Clock
@@ -267,10 +267,10 @@ class Controller:
         # A broker that shares the process of the only controller cannot be running from before.
         gone = driver.node_id if self._local_broker and driver.is_only_voter else None
         state.heartbeats.activate(state.image, self._clock.monotonic_ms(), gone)
-        if state.image.metadata_version > versions.METADATA_LATEST:
+        if state.image.metadata_version > feature_levels.METADATA_LATEST:
             raise ValueError(
                 f"the metadata log is at metadata.version {state.image.metadata_version}; this version of pylogd "
-                f"supports up to {versions.METADATA_LATEST}"
+                f"supports up to {feature_levels.METADATA_LATEST}"
             )
         records = activation_records(state.image, self._bootstrap, state.settings.static_min_insync_replicas)
         if records:

@@ -7,9 +7,9 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import MetadataLog
-from pylogd.controller.snapshot import SnapshotId, image_records, snapshot_batches, write_snapshot
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.snapshot import SnapshotId, image_records, snapshot_batches, write_snapshot
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.workers import Workers

@@ -10,11 +10,11 @@ from collections.abc import Callable, Mapping
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
-from pylogd.controller import versions
 from pylogd.controller.heartbeats import Heartbeats
-from pylogd.controller.image import BROKER_RESOURCE, ClusterImage
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import Partition
+from pylogd.metadata import feature_levels
+from pylogd.metadata.image import BROKER_RESOURCE, ClusterImage
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import Partition
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 
@@ -160,7 +160,7 @@ class ControllerState:
             )
 
     def finalized_features(self) -> dict[str, int]:
-        return {**self.image.finalized_features, versions.KRAFT_VERSION: self.kraft_version}
+        return {**self.image.finalized_features, feature_levels.KRAFT_VERSION: self.kraft_version}
 
 
 class Decision(NamedTuple):

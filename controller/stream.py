@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from pylogd.controller.log import MetadataLog
-from pylogd.controller.snapshot import SnapshotId
+from pylogd.metadata.snapshot import SnapshotId
 
 
 class MetadataSubscriber(Protocol):

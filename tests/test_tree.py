@@ -11,7 +11,18 @@ from pathlib import Path
 import pytest
 from support.paths import CHECKOUT
 
-PACKAGES = ["api", "protocol", "runtime", "config", "storage", "replication", "controller", "broker", "spark_connector"]
+PACKAGES = [
+    "api",
+    "protocol",
+    "runtime",
+    "config",
+    "metadata",
+    "storage",
+    "replication",
+    "controller",
+    "broker",
+    "spark_connector",
+]
 
 
 def settings() -> dict:  # type: ignore[type-arg]

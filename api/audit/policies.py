@@ -6,8 +6,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-from pylogd.controller.records import decode_batches
-from pylogd.controller.snapshot import SnapshotId
+from pylogd.metadata.record_batches import decode_batches
+from pylogd.metadata.snapshot import SnapshotId
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.messages.metadata_records import ConfigRecord
 from pylogd.runtime.files import FileSystem

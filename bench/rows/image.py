@@ -21,13 +21,13 @@ from random import Random
 
 from pylogd.broker.config_rules import ConfigRules
 from pylogd.config.broker import BrokerConfig
-from pylogd.controller import versions
 from pylogd.controller.decide import brokers, topics
 from pylogd.controller.heartbeats import Heartbeats
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.records import VersionedRecord, decode_batches, metadata_batch
-from pylogd.controller.snapshot import SnapshotId, image_records, replay_snapshot, snapshot_batches, write_snapshot
 from pylogd.controller.state import ControllerState, Settings
+from pylogd.metadata import feature_levels
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.record_batches import VersionedRecord, decode_batches, metadata_batch
+from pylogd.metadata.snapshot import SnapshotId, image_records, replay_snapshot, snapshot_batches, write_snapshot
 from pylogd.protocol.messages import metadata_records as records
 from pylogd.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from pylogd.runtime.files import FileSystem
@@ -74,10 +74,10 @@ def _state(image: ClusterImage) -> ControllerState:
 
 
 def _registrations() -> list[VersionedRecord]:
-    level = versions.METADATA_LATEST
+    level = feature_levels.METADATA_LATEST
     made: list[VersionedRecord] = [
-        (records.FeatureLevelRecord(name=versions.METADATA_VERSION, feature_level=level), 0),
-        (records.FeatureLevelRecord(name=versions.ELR_VERSION, feature_level=1), 0),
+        (records.FeatureLevelRecord(name=feature_levels.METADATA_VERSION, feature_level=level), 0),
+        (records.FeatureLevelRecord(name=feature_levels.ELR_VERSION, feature_level=1), 0),
     ]
     for broker_id in range(BROKERS):
         registered = records.RegisterBrokerRecord(
@@ -89,7 +89,7 @@ def _registrations() -> list[VersionedRecord]:
             end_points=[records.BrokerEndpoint(name="PLAINTEXT", host=f"broker-{broker_id}", port=9092)],
             log_dirs=[bytes([broker_id, 1]) * 8],
         )
-        made.append((registered, versions.register_broker_record_version(level)))
+        made.append((registered, feature_levels.register_broker_record_version(level)))
     return made
 
 

@@ -35,8 +35,8 @@ from pylogd.protocol.messages.offset_fetch import (
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.delta import ImageDelta
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
 
 NO_OFFSET = -1
 

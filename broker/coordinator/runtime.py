@@ -17,8 +17,8 @@ from pylogd.broker.coordinator.shard import Shard
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
-    from pylogd.controller.delta import ImageDelta
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
     from pylogd.replication.partition import Partition
 
 _LOGGER = logging.getLogger("pylogd.broker.coordinator")

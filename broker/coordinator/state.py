@@ -8,8 +8,8 @@ from pylogd.broker.coordinator.effects import Effects
 from pylogd.broker.coordinator.records import CoordinatorRecord, RecordClasses
 
 if TYPE_CHECKING:
-    from pylogd.controller.delta import ImageDelta
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
 
 
 class CoordinatorState(Protocol):

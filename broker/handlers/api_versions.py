@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 
 from pylogd.broker.dispatch import RequestContext
-from pylogd.controller.versions import KRAFT_VERSION, SUPPORTED_FEATURES
+from pylogd.metadata.feature_levels import KRAFT_VERSION, SUPPORTED_FEATURES
 from pylogd.protocol.api import APIS
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.api_versions import (

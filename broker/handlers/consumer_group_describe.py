@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.handlers.consumer_group_heartbeat import check_enabled
-from pylogd.controller.operations import GROUP_OPERATIONS
+from pylogd.metadata.operations import GROUP_OPERATIONS
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pylogd.broker.endpoints import broker_address
-from pylogd.controller.operations import CLUSTER_OPERATIONS
+from pylogd.metadata.operations import CLUSTER_OPERATIONS
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import describe_cluster as m
 

@@ -30,7 +30,7 @@ from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key, synonyms
 from pylogd.config.definition import ConfigKey
 from pylogd.config.dynamic import is_dynamic
 from pylogd.controller.decide.topics import invalid_name_reason
-from pylogd.controller.image import (
+from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.operations import GROUP_OPERATIONS
+from pylogd.metadata.operations import GROUP_OPERATIONS
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 

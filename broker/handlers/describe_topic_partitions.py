@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pylogd.broker.topic_view import INTERNAL_TOPICS, ListenerView, missing_topic_code
-from pylogd.controller.operations import TOPIC_OPERATIONS
+from pylogd.metadata.operations import TOPIC_OPERATIONS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import describe_topic_partitions as m
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext
-    from pylogd.controller.registrations import Topic
+    from pylogd.metadata.registrations import Topic
 
 
 def handle(ctx: RequestContext, request: m.DescribeTopicPartitionsRequest) -> m.DescribeTopicPartitionsResponse:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from pylogd.broker.dispatch import RequestContext
-from pylogd.controller.image import (
+from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,

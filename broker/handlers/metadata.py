@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.endpoints import broker_address
 from pylogd.broker.topic_view import INTERNAL_TOPICS, ListenerView, metadata_partitions, missing_topic_code
-from pylogd.controller.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from pylogd.metadata.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.metadata import (
     MetadataRequest,

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import filterfalse
 from typing import Any
 
-from pylogd.controller import versions
 from pylogd.controller.decide import elections
 from pylogd.controller.heartbeats import BrokerState
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import Broker, is_online_directory
 from pylogd.controller.state import ControllerState, Decision
+from pylogd.metadata import feature_levels
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import Broker, is_online_directory
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import RESERVED_COUNT
 
@@ -96,16 +96,16 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
     if request.is_migrating_zk_broker:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
     level = state.image.metadata_version
-    with_directories = versions.directory_assignment_supported(level)
+    with_directories = feature_levels.directory_assignment_supported(level)
     if with_directories:
         _check_directories(state, request)
     offered = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
     finalized = state.finalized_features()
     for name, supported in offered.items():
         _check_feature(name, finalized.get(name, 0), supported)
-    if versions.METADATA_VERSION not in offered:
+    if feature_levels.METADATA_VERSION not in offered:
         raise KafkaError(
-            ErrorCode.INVALID_REGISTRATION, f"Request features do not contain '{versions.METADATA_VERSION}'"
+            ErrorCode.INVALID_REGISTRATION, f"Request features do not contain '{feature_levels.METADATA_VERSION}'"
         )
     for name, value in finalized.items():
         if value != 0 and name not in offered:
@@ -137,7 +137,7 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
-    records.append((record, versions.register_broker_record_version(level)))
+    records.append((record, feature_levels.register_broker_record_version(level)))
     state.heartbeats.register(broker_id, record.fenced)
     # Not atomic: the registration comes last, so a failover in between only repeats the clean-up.
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
@@ -169,7 +169,7 @@ def _directory_records(state: ControllerState, broker: Broker, request: Any) -> 
     """Directories that failed, and directories that take no new partitions."""
     records: list[VersionedRecord] = []
     level = state.image.metadata_version
-    if versions.directory_assignment_supported(level):
+    if feature_levels.directory_assignment_supported(level):
         offline = {bytes(directory) for directory in request.offline_log_dirs}
         newly = [directory for directory in broker.directories if directory in offline]
         if newly:
@@ -177,7 +177,7 @@ def _directory_records(state: ControllerState, broker: Broker, request: Any) -> 
             records += elections.leader_and_isr_updates(state, affected, remove=broker.id)
             left = [directory for directory in broker.directories if directory not in offline]
             records.append(_change(broker.id, broker.epoch, 2, log_dirs=left))
-    if versions.cordoned_dirs_supported(level) and request.cordoned_log_dirs is not None:
+    if feature_levels.cordoned_dirs_supported(level) and request.cordoned_log_dirs is not None:
         cordoned = tuple(bytes(directory) for directory in request.cordoned_log_dirs)
         known = broker.cordoned_directories
         if known is None or set(known) != set(cordoned):
@@ -283,7 +283,7 @@ def register_controller(state: ControllerState, request: Any) -> Decision:
     from pylogd.protocol.messages import metadata_records as m
     from pylogd.protocol.messages.controller_registration import ControllerRegistrationResponse
 
-    if not versions.controller_registration_supported(state.image.metadata_version):
+    if not feature_levels.controller_registration_supported(state.image.metadata_version):
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
             "The current MetadataVersion is too old to support controller registrations.",

@@ -9,17 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from pylogd.controller import versions
-from pylogd.controller.delta import Resource
-from pylogd.controller.image import (
+from pylogd.controller.state import ControllerState, Decision, client_message
+from pylogd.metadata import feature_levels
+from pylogd.metadata.delta import Resource
+from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.state import ControllerState, Decision, client_message
+from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 SET = 0
@@ -96,7 +96,7 @@ def _check_feature_rules(
         if value is None:
             raise _invalid(f"Cluster-level {MIN_ISR} cannot be removed while ELR is enabled.")
     if name == CORDONED:
-        if not versions.cordoned_dirs_supported(state.image.metadata_version):
+        if not feature_levels.cordoned_dirs_supported(state.image.metadata_version):
             raise _invalid(
                 f"The {CORDONED} configuration value cannot be set because it requires metadata.version >= 4.3-IV0"
             )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.controller import versions
 from pylogd.controller.decide.partition_change import PartitionChange
-from pylogd.controller.records import VersionedRecord
 from pylogd.controller.state import ControllerState, Decision
+from pylogd.metadata import feature_levels
+from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 
 def assign_replicas_to_dirs(state: ControllerState, request: Any) -> Decision:
     from pylogd.protocol.messages import assign_replicas_to_dirs as m
 
-    if not versions.directory_assignment_supported(state.image.metadata_version):
+    if not feature_levels.directory_assignment_supported(state.image.metadata_version):
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "Directory assignment is not supported yet.")
     broker_id = request.broker_id
     state.check_broker_epoch(broker_id, request.broker_epoch)

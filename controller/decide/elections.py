@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from pylogd.controller.decide.partition_change import PREFERRED, UNCLEAN, PartitionChange
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import NO_LEADER, Partition, Topic
 from pylogd.controller.state import ControllerState, Decision
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import NO_LEADER, Partition, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 PREFERRED_ELECTION = 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.controller import versions
 from pylogd.controller.decide.configs import elr_safety_records
-from pylogd.controller.records import VersionedRecord
 from pylogd.controller.state import ControllerState, Decision
+from pylogd.metadata import feature_levels
+from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 UPGRADE = 1
@@ -31,7 +31,7 @@ def _not_supported(level: int, who: str, supported: tuple[int, int]) -> str | No
 def _reason_not_supported(state: ControllerState, feature: str, level: int) -> str | None:
     """Why some node of the cluster cannot run at this level; None when all can."""
     node_id = state.settings.node_id
-    local = versions.SUPPORTED_FEATURES.get(feature, versions.DISABLED)
+    local = feature_levels.SUPPORTED_FEATURES.get(feature, feature_levels.DISABLED)
     reason = _not_supported(level, f"Local controller {node_id}", local)
     if reason is not None:
         return reason
@@ -39,7 +39,7 @@ def _reason_not_supported(state: ControllerState, feature: str, level: int) -> s
         reason = _not_supported(level, f"Broker {broker.id}", broker.features.get(feature, (0, 0)))
         if reason is not None:
             return reason
-    if versions.controller_registration_supported(state.image.metadata_version):
+    if feature_levels.controller_registration_supported(state.image.metadata_version):
         for controller_id, record in state.image.controllers.items():
             if controller_id == node_id:
                 continue
@@ -54,9 +54,9 @@ def _reason_not_supported(state: ControllerState, feature: str, level: int) -> s
 
 
 def _level(state: ControllerState, feature: str) -> int:
-    if feature == versions.METADATA_VERSION:
+    if feature == feature_levels.METADATA_VERSION:
         return state.image.metadata_version
-    if feature == versions.KRAFT_VERSION:
+    if feature == feature_levels.KRAFT_VERSION:
         return state.kraft_version
     return state.image.features.get(feature, 0)
 
@@ -65,13 +65,13 @@ def _update_metadata_version(state: ControllerState, level: int, unsafe: bool) -
     from pylogd.protocol.messages.metadata_records import FeatureLevelRecord
 
     current = state.image.metadata_version
-    if level not in versions.METADATA_LEVELS:
+    if level not in feature_levels.METADATA_LEVELS:
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"Invalid metadata.version {level}. Valid versions are from {versions.METADATA_MIN} to "
-            f"{versions.METADATA_LATEST_UNSTABLE}.",
+            f"Invalid metadata.version {level}. Valid versions are from {feature_levels.METADATA_MIN} to "
+            f"{feature_levels.METADATA_LATEST_UNSTABLE}.",
         )
-    if level < current and versions.metadata_changed(current, level):
+    if level < current and feature_levels.metadata_changed(current, level):
         reason = (
             "Unsafe metadata downgrade is not supported in this version."
             if unsafe
@@ -81,7 +81,7 @@ def _update_metadata_version(state: ControllerState, level: int, unsafe: bool) -
             ErrorCode.INVALID_UPDATE_VERSION,
             f"Unsupported metadata.version downgrade from {current} to {level}. {reason}",
         )
-    return FeatureLevelRecord(name=versions.METADATA_VERSION, feature_level=level), 0
+    return FeatureLevelRecord(name=feature_levels.METADATA_VERSION, feature_level=level), 0
 
 
 def _update(
@@ -106,18 +106,18 @@ def _update(
         )
     if level > current and kind != UPGRADE:
         raise _invalid(feature, level, "Can't downgrade to a newer version.")
-    if feature == versions.METADATA_VERSION:
+    if feature == feature_levels.METADATA_VERSION:
         return [_update_metadata_version(state, level, kind == UNSAFE_DOWNGRADE)]
-    if feature == versions.KRAFT_VERSION:
+    if feature == feature_levels.KRAFT_VERSION:
         if level == current:
             return []
         if kind == UPGRADE:
             state.check_kraft_upgrade(level)
             return []
         raise _invalid(feature, level, "Can't downgrade the version of this feature.")
-    if feature not in versions.SUPPORTED_FEATURES:
+    if feature not in feature_levels.SUPPORTED_FEATURES:
         raise _invalid(feature, level, f"Feature {feature} not found.")
-    for dependency, needed in versions.DEPENDENCIES.get((feature, level), {}).items():
+    for dependency, needed in feature_levels.DEPENDENCIES.get((feature, level), {}).items():
         if proposed.get(dependency, 0) < needed:
             raise _invalid(
                 feature,
@@ -148,9 +148,9 @@ def update_features(state: ControllerState, request: Any, version: int) -> Decis
     if request.validate_only:
         records = []
     else:
-        if versions.KRAFT_VERSION in updates:
-            kraft_version = updates[versions.KRAFT_VERSION][0]
-        if updates.get(versions.ELR_VERSION, (0, 0))[0] > 0:
+        if feature_levels.KRAFT_VERSION in updates:
+            kraft_version = updates[feature_levels.KRAFT_VERSION][0]
+        if updates.get(feature_levels.ELR_VERSION, (0, 0))[0] > 0:
             records = elr_safety_records(state) + records
     response = m.UpdateFeaturesResponse(error_code=ErrorCode.NONE, error_message=None)
     if version <= 1:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from pylogd.controller.decide.partition_change import PartitionChange
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition, merge_partition
 from pylogd.controller.state import ControllerState, Decision
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition, merge_partition
 from pylogd.protocol.errors import ErrorCode
 
 

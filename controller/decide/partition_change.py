@@ -14,15 +14,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pylogd.controller import versions
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import (
-    NO_LEADER,
-    NO_LEADER_CHANGE,
-    RECOVERING,
-    Partition,
-)
 from pylogd.controller.state import ControllerState
+from pylogd.metadata import feature_levels
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, Partition
 from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY
 
 ONLINE = "online"  # any in-sync replica; the current leader stays if it can
@@ -110,7 +105,7 @@ class PartitionChange:
         if record.isr is None and (self.isr or elr_enabled) and self.isr != list(partition.isr):
             record.isr = self.isr
         if (
-            versions.epoch_bump_on_isr_shrink(self.state.image.metadata_version)
+            feature_levels.epoch_bump_on_isr_shrink(self.state.image.metadata_version)
             and record.leader == NO_LEADER_CHANGE
             and record.isr is not None
             and not set(partition.isr) <= set(record.isr)
@@ -146,7 +141,7 @@ class PartitionChange:
             )
         ):
             return None
-        return record, versions.partition_record_version(self.state.image.metadata_version)
+        return record, feature_levels.partition_record_version(self.state.image.metadata_version)
 
     def forget(self, replica: int) -> None:
         """`replica` begins anew with an empty log. If it is the only one there is nothing better, and it may lead."""
@@ -221,7 +216,7 @@ class PartitionChange:
     def _assignment(self, record: object) -> None:
         partition = self.partition
         if self.replicas:
-            if versions.directory_assignment_supported(self.state.image.metadata_version):
+            if feature_levels.directory_assignment_supported(self.state.image.metadata_version):
                 directories = [self._directory(replica) for replica in self.replicas]
                 if directories != list(partition.directories):
                     record.directories = directories  # type: ignore[attr-defined]

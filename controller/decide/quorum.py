@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.log import TOPIC
-from pylogd.controller.operations import CLUSTER_OPERATIONS
 from pylogd.controller.state import ControllerState, Decision
+from pylogd.metadata.operations import CLUSTER_OPERATIONS
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from pylogd.controller.decide.partition_change import PartitionChange
 from pylogd.controller.decide.topics import check_assignment
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import Partition, Topic
 from pylogd.controller.state import ControllerState, Decision, client_message
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 

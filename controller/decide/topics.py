@@ -7,11 +7,11 @@ from typing import Any
 
 from pylogd.controller.decide import configs
 from pylogd.controller.decide.placement import place
-from pylogd.controller.image import TOPIC_RESOURCE
-from pylogd.controller.records import VersionedRecord
-from pylogd.controller.registrations import Partition
-from pylogd.controller.snapshot import partition_record
 from pylogd.controller.state import RECORDS_MAX, ControllerState, Decision, client_message
+from pylogd.metadata.image import TOPIC_RESOURCE
+from pylogd.metadata.record_batches import VersionedRecord
+from pylogd.metadata.registrations import Partition
+from pylogd.metadata.snapshot import partition_record
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY, ZERO
 

@@ -13,7 +13,7 @@ from pylogd.controller.raft import wire
 from pylogd.controller.raft.connections import NEVER_MS
 from pylogd.controller.raft.leader import Leader, PendingChange
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterNode, VoterSet
-from pylogd.controller.records import control_batch
+from pylogd.metadata.record_batches import control_batch
 from pylogd.protocol.control import ControlType
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import ZERO

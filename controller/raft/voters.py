@@ -240,7 +240,7 @@ class Membership:
 
     def replay(self, data: bytes | bytearray | memoryview, at: int | None = None) -> None:
         """Takes over the control records in these batches; `at` stands for their offsets in a snapshot."""
-        from pylogd.controller.records import decode_control
+        from pylogd.metadata.record_batches import decode_control
         from pylogd.protocol import batch as batches
         from pylogd.protocol.control import ControlType
 

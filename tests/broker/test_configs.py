@@ -12,8 +12,8 @@ from pylogd.broker import config_rules
 from pylogd.broker.handlers import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.dynamic import apply
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Broker, Endpoint, Topic
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Broker, Endpoint, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import alter_configs as legacy
 from pylogd.protocol.messages import incremental_alter_configs as incremental

@@ -9,8 +9,8 @@ import pytest
 from pylogd.broker.handlers import describe_configs
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.dynamic import apply
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Topic
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Topic
 from pylogd.protocol.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
 from pylogd.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

@@ -13,7 +13,7 @@ import pytest
 from pylogd.broker import fast_fencing
 from pylogd.broker.fast_fencing import FastFencing
 from pylogd.config.broker import BrokerConfig
-from pylogd.controller.registrations import Broker, Endpoint
+from pylogd.metadata.registrations import Broker, Endpoint
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
 from support.ports import free_ports

@@ -23,7 +23,7 @@ from pylogd.broker.format import (
 from pylogd.broker.meta_properties import MetaProperties
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
-from pylogd.controller.records import decode_batches
+from pylogd.metadata.record_batches import decode_batches
 from pylogd.protocol import uuids
 from pylogd.runtime.clock import Clock, ManualClock
 from pylogd.runtime.files import FileSystem

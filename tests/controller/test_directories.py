@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 from pylogd.controller.decide import brokers, directories
-from pylogd.controller.registrations import RECOVERING, Partition
 from pylogd.controller.state import ControllerState
+from pylogd.metadata.registrations import RECOVERING, Partition
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import assign_replicas_to_dirs
 from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY

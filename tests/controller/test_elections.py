@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pylogd.controller.decide import brokers, elections, isr, reassignments
 from pylogd.controller.decide.partition_change import PREFERRED, UNCLEAN, PartitionChange
-from pylogd.controller.registrations import RECOVERED, RECOVERING, Partition, merge_partition
+from pylogd.metadata.registrations import RECOVERED, RECOVERING, Partition, merge_partition
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import (
     alter_partition,

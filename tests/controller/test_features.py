@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pylogd.controller import versions
 from pylogd.controller.decide import features, producer_ids
+from pylogd.metadata import feature_levels
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import allocate_producer_ids, metadata_records, update_features
 from support.controllers import new_state, replay
@@ -89,13 +89,13 @@ def test_enabling_eligible_leader_replicas_settles_min_insync_replicas() -> None
     state = new_state(1, features={}, static_min_insync_replicas=2)
     m = metadata_records
     replay(state, [(m.ConfigRecord(resource_type=4, resource_name="0", name="min.insync.replicas", value="3"), 0)])
-    decision = update(state, (versions.ELR_VERSION, 1, UPGRADE))
+    decision = update(state, (feature_levels.ELR_VERSION, 1, UPGRADE))
     assert [(r.resource_name, r.value) for r, _ in decision.records[:2]] == [("", "2"), ("0", None)]
-    assert levels(decision) == [(versions.ELR_VERSION, 1)]
+    assert levels(decision) == [(feature_levels.ELR_VERSION, 1)]
     too_old = new_state(1, metadata_version=22, features={})
     assert (
         "depends on metadata.version level 23"
-        in update(too_old, (versions.ELR_VERSION, 1, UPGRADE)).response.error_message
+        in update(too_old, (feature_levels.ELR_VERSION, 1, UPGRADE)).response.error_message
     )
 
 
@@ -106,7 +106,7 @@ def test_versions_0_and_1_answer_per_feature(version: int, results: list[str]) -
 
 
 def test_default_levels_are_those_of_kafka_4_3() -> None:
-    assert versions.default_levels(30) == {
+    assert feature_levels.default_levels(30) == {
         "metadata.version": 30,
         "eligible.leader.replicas.version": 1,
         "group.version": 1,
@@ -114,7 +114,7 @@ def test_default_levels_are_those_of_kafka_4_3() -> None:
         "streams.version": 1,
         "transaction.version": 2,
     }
-    assert versions.default_levels(21) == {"metadata.version": 21}
+    assert feature_levels.default_levels(21) == {"metadata.version": 21}
 
 
 def test_producer_ids_come_in_blocks_and_never_twice() -> None:

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pylogd.controller.delta import ImageDelta, difference
-from pylogd.controller.image import ClusterImage, ReplayError
-from pylogd.controller.records import API_KEYS, decode_batches, decode_record, encode_record, metadata_batch
-from pylogd.controller.snapshot import SnapshotId, image_records, replay_snapshot, snapshot_batches
+from pylogd.metadata.delta import ImageDelta, difference
+from pylogd.metadata.image import ClusterImage, ReplayError
+from pylogd.metadata.record_batches import API_KEYS, decode_batches, decode_record, encode_record, metadata_batch
+from pylogd.metadata.snapshot import SnapshotId, image_records, replay_snapshot, snapshot_batches
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.messages import metadata_records as m
 
@@ -46,7 +46,7 @@ BASE = [
 
 
 def test_every_record_type_is_replayed() -> None:
-    from pylogd.controller.image import _METHODS
+    from pylogd.metadata.image import _METHODS
 
     transaction = {"BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"}
     assert set(_METHODS) | transaction == set(API_KEYS)

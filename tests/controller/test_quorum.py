@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.controller import versions
 from pylogd.controller.log import DIRECTORY, MetadataLogConfig
+from pylogd.metadata import feature_levels
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (
     add_raft_voter,
@@ -54,7 +54,7 @@ async def register(quorum: Quorum, member: Member) -> None:
             listeners=[m.Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
             features=[
                 m.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
             ],
             rack=None,
             log_dirs=[b"d" * 16],
@@ -310,7 +310,7 @@ def test_a_static_quorum_becomes_a_dynamic_one(tmp_path: Path) -> None:
                 controller_id=node_id,
                 features=[
                     controller_registration.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                    for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                    for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
                 ],
             )
             assert (await quorum.ask(leader, registration)).error_code == 0

@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
-from pylogd.controller.records import decode_batches
 from pylogd.controller.service import SERVED, Timings
-from pylogd.controller.snapshot import SnapshotId, replay_snapshot
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.record_batches import decode_batches
+from pylogd.metadata.snapshot import SnapshotId, replay_snapshot
 from pylogd.protocol.api import request_class
 from pylogd.protocol.control import ControlType
 from pylogd.protocol.errors import ErrorCode, KafkaError

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from pylogd.controller.log import DIRECTORY
-from pylogd.controller.records import decode_batches
+from pylogd.metadata.record_batches import decode_batches
 from pylogd.protocol.messages import metadata_records as m
 from support.controllers import RunningController
 from support.jvm import ToolHost

@@ -14,8 +14,8 @@ from pylogd.broker.registration import BrokerLifecycle
 from pylogd.broker.topic_creation import TopicCreation
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.driver import QuorumDriver
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Endpoint
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Endpoint
 from pylogd.protocol.uuids import to_text
 from pylogd.replication.replicas import Replicas
 from pylogd.storage.cleaner import CleanerConfig, LogCleaner

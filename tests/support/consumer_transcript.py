@@ -19,9 +19,9 @@ from typing import Any
 from pylogd.broker.coordinator.classic import Caller
 from pylogd.broker.coordinator.consumer.embedded import decode_assignment, encode_assignment
 from pylogd.broker.coordinator.consumer.member import MemberState
-from pylogd.controller.delta import ImageDelta
-from pylogd.controller.image import GROUP_RESOURCE
-from pylogd.controller.registrations import Partition, Topic
+from pylogd.metadata.delta import ImageDelta
+from pylogd.metadata.image import GROUP_RESOURCE
+from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import consumer_group_heartbeat as heartbeat

@@ -8,16 +8,16 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pylogd.controller import versions
 from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.heartbeats import Heartbeats
-from pylogd.controller.image import ClusterImage
 from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
-from pylogd.controller.registrations import Endpoint
 from pylogd.controller.service import Controller, ControllerContext, Timings
-from pylogd.controller.snapshot import snapshot_batches, write_snapshot
 from pylogd.controller.state import ControllerState, EffectiveConfig, Settings
+from pylogd.metadata import feature_levels
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Endpoint
+from pylogd.metadata.snapshot import snapshot_batches, write_snapshot
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import broker_registration, control_records, metadata_records
@@ -84,7 +84,7 @@ def new_state(
     fenced: Sequence[int] = (),
     racks: Mapping[int, str] | None = None,
     directories: int = 1,
-    metadata_version: int = versions.METADATA_LATEST,
+    metadata_version: int = feature_levels.METADATA_LATEST,
     features: Mapping[str, int] | None = None,
     seed: int = 1,
     **settings: Any,
@@ -101,9 +101,9 @@ def new_state(
     )
     m = metadata_records
     records: list[tuple[Any, int]] = [
-        (m.FeatureLevelRecord(name=versions.METADATA_VERSION, feature_level=metadata_version), 0)
+        (m.FeatureLevelRecord(name=feature_levels.METADATA_VERSION, feature_level=metadata_version), 0)
     ]
-    for name, level in (features if features is not None else {versions.ELR_VERSION: 1}).items():
+    for name, level in (features if features is not None else {feature_levels.ELR_VERSION: 1}).items():
         records.append((m.FeatureLevelRecord(name=name, feature_level=level), 0))
     for broker_id in range(brokers):
         record = m.RegisterBrokerRecord(
@@ -114,12 +114,12 @@ def new_state(
             fenced=broker_id in fenced,
             features=[
                 m.BrokerFeature(name=name, min_supported_version=low, max_supported_version=high)
-                for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
             ],
             end_points=[m.BrokerEndpoint(name="PLAINTEXT", host="localhost", port=9092 + broker_id)],
             log_dirs=[broker_directory(broker_id, index) for index in range(directories)],
         )
-        records.append((record, versions.register_broker_record_version(metadata_version)))
+        records.append((record, feature_levels.register_broker_record_version(metadata_version)))
     replay(state, records)
     return state
 
@@ -153,7 +153,7 @@ def registration(broker_id: int = 0, incarnation: bytes = b"new" + bytes(13), **
         "listeners": [m.Listener(name="PLAINTEXT", host="h", port=1)],
         "features": [
             m.Feature(name=name, min_supported_version=low, max_supported_version=high)
-            for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+            for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
         ],
         "log_dirs": [broker_directory(broker_id)],
     }
@@ -263,7 +263,7 @@ class RunningController:
                 listeners=[m.Listener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
                 features=[
                     m.Feature(name=name, min_supported_version=low, max_supported_version=high)
-                    for name, (low, high) in versions.SUPPORTED_FEATURES.items()
+                    for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
                 ],
                 rack=None,
                 log_dirs=list(directories),

@@ -25,9 +25,9 @@ from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Broker, Partition, Topic
-from pylogd.controller.registrations import Endpoint as RegisteredEndpoint
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Broker, Partition, Topic
+from pylogd.metadata.registrations import Endpoint as RegisteredEndpoint
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem

@@ -32,9 +32,9 @@ from pylogd.broker.coordinator.effects import WRITE_ERRORS, Effects
 from pylogd.broker.coordinator.groups import GroupState
 from pylogd.broker.coordinator.records import decode_record
 from pylogd.config.broker import BrokerConfig
-from pylogd.controller.delta import ImageDelta
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Topic
+from pylogd.metadata.delta import ImageDelta
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import (
     heartbeat,

@@ -13,10 +13,10 @@ from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
-from pylogd.controller.registrations import Endpoint
 from pylogd.controller.service import SERVED, Controller, ControllerContext, Timings
-from pylogd.controller.snapshot import snapshot_batches, write_snapshot
 from pylogd.controller.state import Settings
+from pylogd.metadata.registrations import Endpoint
+from pylogd.metadata.snapshot import snapshot_batches, write_snapshot
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.messages import api_versions, control_records

@@ -21,7 +21,7 @@ from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, Output
 from pylogd.controller.raft.settings import RaftSettings, Timeouts
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterNode, VoterSet
-from pylogd.controller.records import control_batch
+from pylogd.metadata.record_batches import control_batch
 from pylogd.protocol import batch as batches
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.control import ControlType

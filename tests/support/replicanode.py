@@ -10,7 +10,7 @@ from typing import Any
 
 from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.isr_changes import IsrChanges
-from pylogd.controller.registrations import Broker, Endpoint, Partition, Topic
+from pylogd.metadata.registrations import Broker, Endpoint, Partition, Topic
 from pylogd.protocol.errors import ErrorCode
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas

@@ -10,7 +10,7 @@ from pylogd.broker.coordinator.consumer.member import Member
 from pylogd.protocol.messages import consumer_group_describe as messages
 
 if TYPE_CHECKING:
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.image import ClusterImage
 
 _CLASSIC_MEMBER = 0
 _CONSUMER_MEMBER = 1

@@ -48,8 +48,8 @@ if TYPE_CHECKING:
     from pylogd.broker.coordinator.classic import Caller, ClassicProtocol
     from pylogd.broker.coordinator.consumer.migration import Migration
     from pylogd.broker.coordinator.effects import Effects
-    from pylogd.controller.delta import ImageDelta
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
 
 _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 

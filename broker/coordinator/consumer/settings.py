@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.image import ClusterImage
 
 _GROUP_RESOURCE = 32
 

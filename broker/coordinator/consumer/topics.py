@@ -13,8 +13,8 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pylogd.controller.image import ClusterImage
-    from pylogd.controller.registrations import Topic
+    from pylogd.metadata.image import ClusterImage
+    from pylogd.metadata.registrations import Topic
 
 _MAGIC = b"\0"
 _INT32 = Struct("<i").pack

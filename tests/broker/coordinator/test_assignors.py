@@ -10,8 +10,8 @@ import pytest
 from pylogd.broker.coordinator.consumer.assignors import Assignment, GroupAssignment, GroupSpec, MemberSpec, offered
 from pylogd.broker.coordinator.consumer.order import name_order
 from pylogd.broker.coordinator.consumer.topics import TopicHashes, topic_hash
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Broker, Partition, Topic
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Broker, Partition, Topic
 from pylogd.protocol.uuids import to_text
 from support.jvm import compiled, tool_command
 

@@ -9,7 +9,7 @@ import pytest
 from pylogd.broker.coordinator import markers as subject
 from pylogd.broker.coordinator.transaction import Transaction, TxnState
 from pylogd.broker.peer import PeerError
-from pylogd.controller.registrations import Partition, Topic
+from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,

@@ -15,9 +15,9 @@ from pylogd.broker.coordinator.effects import Effects, Reply
 from pylogd.broker.coordinator.records import CoordinatorRecord
 from pylogd.broker.coordinator.runtime import CoordinatorRuntime
 from pylogd.broker.coordinator.shard import Shard
-from pylogd.controller.delta import ImageDelta
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.registrations import Topic
+from pylogd.metadata.delta import ImageDelta
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.registrations import Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import group_records as records
 from pylogd.replication.partition import Partition

@@ -13,16 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from pylogd.controller import versions
-from pylogd.controller.delta import ImageDelta, Resource
-from pylogd.controller.registrations import (
-    Broker,
-    Endpoint,
-    Partition,
-    Topic,
-    merge_partition,
-    partition_from_record,
-)
+from pylogd.metadata import feature_levels
+from pylogd.metadata.delta import ImageDelta, Resource
+from pylogd.metadata.registrations import Broker, Endpoint, Partition, Topic, merge_partition, partition_from_record
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -112,14 +105,14 @@ class ClusterImage:
 
     @property
     def elr_enabled(self) -> bool:
-        return self.features.get(versions.ELR_VERSION, 0) >= 1
+        return self.features.get(feature_levels.ELR_VERSION, 0) >= 1
 
     @property
     def finalized_features(self) -> dict[str, int]:
         """Every finalized feature with metadata.version; empty before the log said which version it is."""
         if not self.metadata_version:
             return {}
-        return {versions.METADATA_VERSION: self.metadata_version, **self.features}
+        return {feature_levels.METADATA_VERSION: self.metadata_version, **self.features}
 
     def partitions(self) -> Iterator[tuple[Topic, int, Partition]]:
         for topic in self.topics.values():
@@ -261,9 +254,9 @@ class ClusterImage:
             self.delta.configs[resource] = None
 
     def _feature_level(self, record: Any, offset: int) -> None:
-        if record.name == versions.METADATA_VERSION:
+        if record.name == feature_levels.METADATA_VERSION:
             self.metadata_version = record.feature_level
-        elif record.name == versions.KRAFT_VERSION:
+        elif record.name == feature_levels.KRAFT_VERSION:
             return  # it lives in control records; Kafka 3.9 wrote it here by mistake
         elif record.feature_level == 0:
             self.features.pop(record.name, None)

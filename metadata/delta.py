@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.controller.registrations import Topic
+from pylogd.metadata.registrations import Topic
 
 if TYPE_CHECKING:
-    from pylogd.controller.image import ClusterImage
+    from pylogd.metadata.image import ClusterImage
 
 Resource = tuple[int, str]
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from pylogd.controller import versions
-from pylogd.controller.image import ClusterImage
-from pylogd.controller.records import VersionedRecord, control_batch, decode_batches, metadata_batch
-from pylogd.controller.registrations import Broker, Partition
+from pylogd.metadata import feature_levels
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.record_batches import VersionedRecord, control_batch, decode_batches, metadata_batch
+from pylogd.metadata.registrations import Broker, Partition
 from pylogd.protocol.control import ControlType
 from pylogd.runtime.files import FileSystem
 
@@ -94,16 +94,16 @@ def partition_record(
         record.eligible_leader_replicas = list(partition.elr)
     if elr and partition.last_known_elr:
         record.last_known_elr = list(partition.last_known_elr)
-    if versions.directory_assignment_supported(metadata_version):
+    if feature_levels.directory_assignment_supported(metadata_version):
         record.directories = list(partition.directories)
-    return record, versions.partition_record_version(metadata_version)
+    return record, feature_levels.partition_record_version(metadata_version)
 
 
 def broker_record(broker: Broker, metadata_version: int) -> VersionedRecord:
     """The RegisterBrokerRecord that recreates `broker`."""
     from pylogd.protocol.messages import metadata_records as m
 
-    version = versions.register_broker_record_version(metadata_version)
+    version = feature_levels.register_broker_record_version(metadata_version)
     record = m.RegisterBrokerRecord(
         broker_id=broker.id,
         is_migrating_zk_broker=broker.is_migrating_zk_broker,
@@ -134,7 +134,7 @@ def image_records(image: ClusterImage) -> Iterator[VersionedRecord]:
 
     level = image.metadata_version
     if level:
-        yield m.FeatureLevelRecord(name=versions.METADATA_VERSION, feature_level=level), 0
+        yield m.FeatureLevelRecord(name=feature_levels.METADATA_VERSION, feature_level=level), 0
     for name, value in image.features.items():
         yield m.FeatureLevelRecord(name=name, feature_level=value), 0
     for broker in image.brokers.values():
