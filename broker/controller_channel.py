@@ -17,12 +17,12 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker import envelope
-from pylogd.broker.peer import Peer, PeerError
-from pylogd.controller.errors import error_response
 from pylogd.controller.service import SERVED, Controller, ControllerContext
 from pylogd.protocol.api import ApiKey, request_class, response_class
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.failures import error_response
+from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker import envelope
 from pylogd.broker.handlers import Handler
-from pylogd.controller.errors import error_response as controller_error
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.failures import error_response as controller_error
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import RequestContext

@@ -8,7 +8,6 @@ from random import Random
 
 from pylogd.broker.config_rules import ConfigRules
 from pylogd.broker.format import same_place
-from pylogd.broker.peer import Peer
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap
@@ -19,6 +18,7 @@ from pylogd.controller.raft.settings import Timeouts
 from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import Settings
 from pylogd.metadata.registrations import Endpoint
+from pylogd.rpc.peer import Peer
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.network import Network

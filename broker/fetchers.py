@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
-from pylogd.broker.peer import Peer, PeerError
 from pylogd.replication.fetch_state import FetchSettings, Key
 from pylogd.replication.fetcher import NEVER_MS, Fetcher
+from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition

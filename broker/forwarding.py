@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller import errors
+from pylogd.protocol import failures
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 
@@ -22,4 +22,4 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
 
 
 def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
-    return errors.error_response(request, code, message)
+    return failures.error_response(request, code, message)

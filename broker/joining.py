@@ -16,10 +16,10 @@ import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pylogd.broker.peer import Peer, PeerError
-from pylogd.controller.errors import error_response
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.failures import error_response
+from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
     from pylogd.runtime.network import Network

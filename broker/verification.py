@@ -13,9 +13,9 @@ from typing import Any
 
 from pylogd.broker.coordinator.transaction import TopicPartition
 from pylogd.broker.coordinator.transaction_service import TRANSACTIONS_TOPIC, Codes
-from pylogd.broker.peer import PeerError
-from pylogd.broker.peers import Peers
 from pylogd.protocol.errors import ErrorCode
+from pylogd.rpc.broker_pool import Peers
+from pylogd.rpc.peer import PeerError
 
 
 class Operation(Enum):

@@ -30,7 +30,6 @@ from pylogd.controller.decide import (
     topics,
 )
 from pylogd.controller.driver import QuorumDriver
-from pylogd.controller.errors import error_response
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.raft.log_view import LogFull
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
@@ -41,6 +40,7 @@ from pylogd.metadata.registrations import Endpoint
 from pylogd.metadata.snapshot import SnapshotContents, SnapshotId, replay_steps
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pylogd.protocol.failures import error_response
 from pylogd.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)

@@ -17,6 +17,7 @@ PACKAGES = [
     "runtime",
     "config",
     "metadata",
+    "rpc",
     "storage",
     "replication",
     "controller",

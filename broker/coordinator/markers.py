@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.coordinator.transaction import PREPARED, TopicPartition, Transaction, TxnState
 from pylogd.broker.marker_append import Marker, append_marker
-from pylogd.broker.peer import PeerError
-from pylogd.broker.peers import Peers
 from pylogd.protocol.errors import ErrorCode
+from pylogd.rpc.broker_pool import Peers
+from pylogd.rpc.peer import PeerError
 
 if TYPE_CHECKING:
     from pylogd.broker.coordinator.shard import Shard

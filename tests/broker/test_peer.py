@@ -6,10 +6,10 @@ import asyncio
 from typing import Any
 
 import uvloop
-from pylogd.broker.peer import Peer
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.framing import encode_response
 from pylogd.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
+from pylogd.rpc.peer import Peer
 
 
 class Wire:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pylogd.broker.peer import Peer, PeerError
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (
@@ -18,6 +17,7 @@ from pylogd.protocol.messages import (
     metadata,
     produce,
 )
+from pylogd.rpc.peer import Peer, PeerError
 from pylogd.runtime.simulated_loop import SimulatedLoop
 from pylogd.runtime.simulated_network import SimulatedNetwork
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pylogd.broker.peer import PeerError
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import end_txn, metadata, offset_commit, offset_fetch, txn_offset_commit
+from pylogd.rpc.peer import PeerError
 
 from support.broker_invariants import Violation
 from support.group_invariants import Book

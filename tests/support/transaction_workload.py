@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from pylogd.broker.peer import PeerError
 from pylogd.protocol import batch as batches
 from pylogd.protocol.control import ControlType, control_type
 from pylogd.protocol.errors import ErrorCode
@@ -22,6 +21,7 @@ from pylogd.protocol.messages import (
     init_producer_id,
     produce,
 )
+from pylogd.rpc.peer import PeerError
 
 from support.broker_invariants import Violation
 from support.broker_workload import _AGAIN, FETCH_VERSION, Clients

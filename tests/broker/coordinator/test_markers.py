@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 from pylogd.broker.coordinator import markers as subject
 from pylogd.broker.coordinator.transaction import Transaction, TxnState
-from pylogd.broker.peer import PeerError
 from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.write_txn_markers import (
@@ -17,6 +16,7 @@ from pylogd.protocol.messages.write_txn_markers import (
     WritableTxnMarkerTopicResult,
     WriteTxnMarkersResponse,
 )
+from pylogd.rpc.peer import PeerError
 
 ME = 1
 

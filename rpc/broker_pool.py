@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.broker.peer import Handler, Peer, PeerError
+from pylogd.rpc.peer import Handler, Peer, PeerError
 
 
 class Peers:
