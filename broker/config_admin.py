@@ -11,7 +11,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pylogd.broker import logs
 from pylogd.broker.dispatch import RequestContext
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.dynamic import usable, validate_change
@@ -26,6 +25,7 @@ from pylogd.metadata.image import (
 )
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.runtime import log_lines
 
 _FORWARDED: Final = (TOPIC_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
@@ -155,7 +155,7 @@ def change_logger_levels(ctx: RequestContext, resource: Any, validate_only: bool
         raise _invalid(f"Node id must be an integer, but it is: {resource.resource_name}") from None
     if node_id != expected:
         raise _invalid(f"Unexpected node id. Expected {expected}, but received {node_id}")
-    known = logs.loggers()
+    known = log_lines.loggers()
     for config in resource.configs:
         operation, name = config.config_operation, config.name
         if operation in (APPEND, SUBTRACT):
@@ -164,22 +164,22 @@ def change_logger_levels(ctx: RequestContext, resource: Any, validate_only: bool
             raise _invalid(f"Unknown operation type {operation} is not allowed for the BROKER_LOGGER resource")
         if name not in known:
             raise KafkaError(ErrorCode.INVALID_CONFIG, f"Logger {name} does not exist!")
-        if operation == SET and config.value not in logs.LEVELS:
+        if operation == SET and config.value not in log_lines.LEVELS:
             raise KafkaError(
                 ErrorCode.INVALID_CONFIG,
                 f"Cannot set the log level of {name} to {config.value} as it is not a supported log level. "
-                f"Valid log levels are {', '.join(sorted(logs.LEVELS))}",
+                f"Valid log levels are {', '.join(sorted(log_lines.LEVELS))}",
             )
-        if operation == DELETE and name == logs.ROOT:
+        if operation == DELETE and name == log_lines.ROOT:
             raise _invalid("Removing the log level of the root logger is not allowed")
     if validate_only:
         return
     for config in resource.configs:
         if config.config_operation == SET:
-            logs.set_level(config.name, config.value)
+            log_lines.set_level(config.name, config.value)
         else:
-            logs.unset_level(config.name)
-        _LOGGER.warning("log level changed", extra=logs.fields(logger=config.name, level=config.value))
+            log_lines.unset_level(config.name)
+        _LOGGER.warning("log level changed", extra=log_lines.fields(logger=config.name, level=config.value))
 
 
 __all__ = [

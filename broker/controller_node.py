@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from pylogd.broker.config_rules import ConfigRules
 from pylogd.broker.format import same_place
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap
+from pylogd.controller.config_rules import ConfigRules
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings

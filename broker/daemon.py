@@ -15,9 +15,9 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pylogd.broker import logs
 from pylogd.broker.format import FormatError
 from pylogd.config.broker import BrokerConfig
+from pylogd.runtime import log_lines
 from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.runtime.loop import run
 from pylogd.runtime.system import raise_descriptor_limit
@@ -48,7 +48,7 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
             _LOGGER.warning("second signal: stopping at once; the next start will recover")
             sys.stderr.flush()
             os._exit(128 + number)
-        _LOGGER.info("shutting down", extra=logs.fields(signal=signal.Signals(number).name))
+        _LOGGER.info("shutting down", extra=log_lines.fields(signal=signal.Signals(number).name))
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):

@@ -123,15 +123,15 @@ def _read(path: str) -> str:
 
 
 def _serve(options: argparse.Namespace, loaded: Loaded) -> int:
-    from pylogd.broker import logs
     from pylogd.broker.daemon import serve
+    from pylogd.runtime import log_lines
 
     config = loaded.config
     level = options.log_level or config["pylogd.logging.level"]
     try:
-        logs.configure(level, config["pylogd.logging.format"])
+        log_lines.configure(level, config["pylogd.logging.format"])
     except KeyError:
-        print(f"pylogd: --log-level {level}: expected one of {', '.join(logs.LEVELS)}", file=sys.stderr)
+        print(f"pylogd: --log-level {level}: expected one of {', '.join(log_lines.LEVELS)}", file=sys.stderr)
         return EXIT_USAGE
     return serve(config, loaded.warnings, _version())
 

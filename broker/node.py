@@ -21,8 +21,6 @@ from pylogd.broker.controller_node import broker_endpoints, build_controller, bu
 from pylogd.broker.coordinator.service import GroupCoordinator
 from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
-from pylogd.broker.fast_fencing import FastFencing
-from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.format import Directories, Formatter
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.isr_changes import IsrChanges
@@ -35,8 +33,10 @@ from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.broker.topic_creation import TopicCreation
 from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.listeners import Endpoint
+from pylogd.controller.fast_fencing import FastFencing
 from pylogd.metadata.image import ClusterImage
 from pylogd.protocol import uuids
+from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import Clock

@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.connection import Connection
 from pylogd.broker.dispatch import Dispatcher
-from pylogd.broker.logs import Repeats, fields
 from pylogd.config.listeners import Endpoint
+from pylogd.runtime.log_lines import Repeats, fields
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig

@@ -26,9 +26,9 @@ from pylogd.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
+from pylogd.replication.divergence import truncation_offset
 from pylogd.replication.fetch_state import FetchSettings, FetchState, Key
 from pylogd.replication.offset_search import OffsetSearch
-from pylogd.replication.truncation import truncation_offset
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition

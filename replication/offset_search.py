@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from pylogd.replication.divergence import out_of_range_offset
 from pylogd.replication.fetch_state import FetchState, Key
-from pylogd.replication.truncation import out_of_range_offset
 
 _LATEST = -1
 _EARLIEST = -2

@@ -19,8 +19,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from random import Random
 
-from pylogd.broker.config_rules import ConfigRules
 from pylogd.config.broker import BrokerConfig
+from pylogd.controller.config_rules import ConfigRules
 from pylogd.controller.decide import brokers, topics
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.state import ControllerState, Settings

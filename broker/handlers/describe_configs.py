@@ -13,8 +13,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pylogd.broker import logs
-from pylogd.broker.config_rules import (
+from pylogd.broker.dispatch import RequestContext
+from pylogd.config import group, topic
+from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key, synonyms
+from pylogd.config.definition import ConfigKey
+from pylogd.config.dynamic import is_dynamic
+from pylogd.controller.config_rules import (
     CLIENT_METRICS_CONFIG,
     DEFAULT_CONFIG,
     DYNAMIC_BROKER_CONFIG,
@@ -24,11 +28,6 @@ from pylogd.broker.config_rules import (
     STATIC_BROKER_CONFIG,
     TOPIC_CONFIG,
 )
-from pylogd.broker.dispatch import RequestContext
-from pylogd.config import group, topic
-from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key, synonyms
-from pylogd.config.definition import ConfigKey
-from pylogd.config.dynamic import is_dynamic
 from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
@@ -46,6 +45,7 @@ from pylogd.protocol.messages.describe_configs import (
     DescribeConfigsResult,
     DescribeConfigsSynonym,
 )
+from pylogd.runtime import log_lines
 
 _TYPE_IDS: Final = {
     "boolean": 1,
@@ -128,7 +128,7 @@ class Describer:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Broker id must not be empty")
         self._check_broker_id(name, "")
-        for logger, level in logs.loggers().items():
+        for logger, level in log_lines.loggers().items():
             yield logger, _logger_entry(logger, level)
 
     def _check_broker_id(self, name: str, alternative: str) -> None:

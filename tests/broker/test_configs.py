@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from pylogd.broker import config_rules
 from pylogd.broker.handlers import alter_configs, describe_configs, incremental_alter_configs, list_config_resources
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.dynamic import apply
+from pylogd.controller import config_rules
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Broker, Endpoint, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError

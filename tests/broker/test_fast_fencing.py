@@ -10,9 +10,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker import fast_fencing
-from pylogd.broker.fast_fencing import FastFencing
 from pylogd.config.broker import BrokerConfig
+from pylogd.controller import fast_fencing
+from pylogd.controller.fast_fencing import FastFencing
 from pylogd.metadata.registrations import Broker, Endpoint
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers

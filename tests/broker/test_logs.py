@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 import pytest
-from pylogd.broker import logs
+from pylogd.runtime import log_lines
 
 
 @pytest.fixture
@@ -23,9 +23,9 @@ def stream() -> Iterator[io.StringIO]:
 
 
 def test_text_lines_have_time_level_logger_message_and_fields(stream: io.StringIO) -> None:
-    logs.configure("INFO", "text", stream)
+    log_lines.configure("INFO", "text", stream)
     logger = logging.getLogger("pylogd.broker.server")
-    logger.info("opened %d", 3, extra=logs.fields(peer="10.0.0.1:5", reason="too long", empty=""))
+    logger.info("opened %d", 3, extra=log_lines.fields(peer="10.0.0.1:5", reason="too long", empty=""))
     logger.debug("not shown")
     time, rest = stream.getvalue().split(" ", 1)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
@@ -33,15 +33,15 @@ def test_text_lines_have_time_level_logger_message_and_fields(stream: io.StringI
 
 
 def test_a_peer_cannot_forge_a_line(stream: io.StringIO) -> None:
-    logs.configure("INFO", "text", stream)
-    logging.getLogger("pylogd.x").warning("client %s", "a\nFAKE\x1b[31m", extra=logs.fields(id='b\n"c'))
+    log_lines.configure("INFO", "text", stream)
+    logging.getLogger("pylogd.x").warning("client %s", "a\nFAKE\x1b[31m", extra=log_lines.fields(id='b\n"c'))
     assert stream.getvalue().count("\n") == 1
     assert "\x1b" not in stream.getvalue()
 
 
 def test_json_lines(stream: io.StringIO) -> None:
-    logs.configure("DEBUG", "json", stream)
-    logging.getLogger("pylogd.storage").warning("disk\nfull", extra=logs.fields(free_bytes=5, path="/a"))
+    log_lines.configure("DEBUG", "json", stream)
+    logging.getLogger("pylogd.storage").warning("disk\nfull", extra=log_lines.fields(free_bytes=5, path="/a"))
     entry = json.loads(stream.getvalue())
     assert entry.pop("time").endswith("Z")
     assert entry == {
@@ -55,7 +55,7 @@ def test_json_lines(stream: io.StringIO) -> None:
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_failure_comes_with_its_traceback(stream: io.StringIO, form: str) -> None:
-    logs.configure("INFO", form, stream)
+    log_lines.configure("INFO", form, stream)
     try:
         raise ValueError("boom")
     except ValueError:
@@ -65,12 +65,12 @@ def test_a_failure_comes_with_its_traceback(stream: io.StringIO, form: str) -> N
 
 def test_an_unknown_level_is_refused(stream: io.StringIO) -> None:
     with pytest.raises(KeyError):
-        logs.configure("LOUD", "text", stream)
+        log_lines.configure("LOUD", "text", stream)
 
 
 def test_repeated_lines_are_counted_instead_of_written() -> None:
     now = 0
-    repeats = logs.Repeats(lambda: now, interval_ms=100, burst=2)
+    repeats = log_lines.Repeats(lambda: now, interval_ms=100, burst=2)
     assert [repeats.allow("a") for _ in range(5)] == [0, 0, None, None, None]
     assert repeats.allow("b") == 0
     now = 100
@@ -79,19 +79,19 @@ def test_repeated_lines_are_counted_instead_of_written() -> None:
 
 
 def test_the_memory_of_repeats_is_bounded() -> None:
-    repeats = logs.Repeats(lambda: 0, burst=1, kinds_max=2)
+    repeats = log_lines.Repeats(lambda: 0, burst=1, kinds_max=2)
     assert [repeats.allow(kind) for kind in "abca"] == [0, 0, 0, 0]
     assert repeats.allow("c") is None
 
 
 def test_levels_of_loggers_by_kafkas_names(stream: io.StringIO) -> None:
-    logs.configure("INFO", "text", stream)
+    log_lines.configure("INFO", "text", stream)
     child = logging.getLogger("pylogd.test.levels.child")
-    assert logs.loggers()["pylogd.test.levels.child"] == "INFO"
-    logs.set_level("pylogd.test.levels.child", "TRACE")
-    assert logs.loggers()["pylogd.test.levels.child"] == "TRACE"
+    assert log_lines.loggers()["pylogd.test.levels.child"] == "INFO"
+    log_lines.set_level("pylogd.test.levels.child", "TRACE")
+    assert log_lines.loggers()["pylogd.test.levels.child"] == "TRACE"
     assert child.isEnabledFor(5)
-    logs.unset_level("pylogd.test.levels.child")
-    logs.set_level("root", "FATAL")
-    assert logs.loggers()["pylogd.test.levels.child"] == "FATAL"
-    assert logs.loggers()["root"] == "FATAL"
+    log_lines.unset_level("pylogd.test.levels.child")
+    log_lines.set_level("root", "FATAL")
+    assert log_lines.loggers()["pylogd.test.levels.child"] == "FATAL"
+    assert log_lines.loggers()["root"] == "FATAL"

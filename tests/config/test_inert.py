@@ -17,7 +17,12 @@ from support.paths import CHECKOUT
 
 FOLDERS = ("broker", "controller", "storage", "replication", "runtime", "api")
 # These list keys for reasons other than acting on them.
-LISTS = ("broker/config_admin.py", "broker/config_rules.py", "broker/handlers/describe_configs.py", "storage/config.py")
+LISTS = (
+    "broker/config_admin.py",
+    "controller/config_rules.py",
+    "broker/handlers/describe_configs.py",
+    "storage/config.py",
+)
 
 
 def code() -> str:

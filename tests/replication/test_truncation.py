@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.replication.truncation import out_of_range_offset, truncation_offset
+from pylogd.replication.divergence import out_of_range_offset, truncation_offset
 
 
 class History:

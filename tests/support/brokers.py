@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 from pylogd.broker.controller_channel import LocalChannel
-from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.metadata import MetadataPublisher
 from pylogd.broker.registration import BrokerLifecycle
 from pylogd.broker.topic_creation import TopicCreation
@@ -17,6 +16,7 @@ from pylogd.controller.driver import QuorumDriver
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Endpoint
 from pylogd.protocol.uuids import to_text
+from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.replicas import Replicas
 from pylogd.storage.cleaner import CleanerConfig, LogCleaner
 from pylogd.storage.manager import LogManager

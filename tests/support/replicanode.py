@@ -8,10 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pylogd.broker.fetchers import Fetchers
 from pylogd.broker.isr_changes import IsrChanges
 from pylogd.metadata.registrations import Broker, Endpoint, Partition, Topic
 from pylogd.protocol.errors import ErrorCode
+from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.storage.config import LogConfig
