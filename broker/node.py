@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 from pylogd.broker import controller_listener
 from pylogd.broker.controller_channel import LocalChannel, RoutedChannel
 from pylogd.broker.controller_node import broker_endpoints, build_controller, build_driver, controller_endpoints
-from pylogd.broker.coordinator.service import GroupCoordinator
-from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.format import Directories, Formatter
 from pylogd.broker.handlers import SUPPORTED
@@ -31,9 +29,11 @@ from pylogd.broker.server import Server
 from pylogd.broker.sessions import FetchSessions
 from pylogd.broker.telemetry import ClientTelemetry
 from pylogd.broker.topic_creation import TopicCreation
-from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.fast_fencing import FastFencing
+from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
+from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
+from pylogd.coordinators.transactions.verifier import TransactionVerifier
 from pylogd.metadata.image import ClusterImage
 from pylogd.protocol import uuids
 from pylogd.replication.fetchers import Fetchers

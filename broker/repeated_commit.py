@@ -17,16 +17,16 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.effects import Reply
 from pylogd.broker.dispatch import error_response
 from pylogd.broker.handlers.offset_commit import CommitReply
+from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.broker.connection import Connection
-    from pylogd.broker.coordinator.effects import Effects
     from pylogd.broker.dispatch import RequestContext, Route
+    from pylogd.coordinators.shard.effects import Effects
     from pylogd.protocol.messages.offset_commit import OffsetCommitRequest
 
 #: Forms remembered per connection, one for each group and length of request.

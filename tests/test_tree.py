@@ -21,6 +21,7 @@ PACKAGES = [
     "storage",
     "replication",
     "controller",
+    "coordinators",
     "broker",
     "spark_connector",
 ]

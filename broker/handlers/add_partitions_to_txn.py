@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.service import Parts
+from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -25,9 +25,9 @@ from pylogd.protocol.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.coordinator.transaction import TopicPartition
-    from pylogd.broker.coordinator.transaction_service import Codes
     from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.coordinators.transactions.transaction import TopicPartition
+    from pylogd.coordinators.transactions.transaction_coordinator import Codes
 
 _FROM_BROKERS = 4
 _PRODUCER_FENCED = 2

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pylogd.broker.coordinator.effects import Effects, Reply
-from pylogd.broker.coordinator.service import Parts
-from pylogd.broker.coordinator.shard import Shard
-from pylogd.broker.coordinator.transaction import PREPARED, Transaction
 from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.coordinators.groups.group_coordinator import Parts
+from pylogd.coordinators.shard.effects import Effects, Reply
+from pylogd.coordinators.shard.shard import Shard
+from pylogd.coordinators.transactions.transaction import PREPARED, Transaction
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pylogd.broker.coordinator.placement import partition_for
 from pylogd.broker.endpoints import alive_broker_address
+from pylogd.coordinators.shard.key_placement import partition_for
 from pylogd.protocol import uuids
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.coordinator.effects import Reply
+from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.broker.coordinator.effects import Effects, Reply
-from pylogd.broker.coordinator.service import Parts
-from pylogd.broker.coordinator.transaction import LABELS, Transaction
 from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.coordinators.groups.group_coordinator import Parts
+from pylogd.coordinators.shard.effects import Effects, Reply
+from pylogd.coordinators.transactions.transaction import LABELS, Transaction
 from pylogd.protocol.messages.list_transactions import (
     ListTransactionsRequest,
     ListTransactionsResponse,
@@ -55,7 +55,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Callable[[Transact
     states = frozenset(request.state_filters)
     pattern: Any = None
     if request.transactional_id_pattern:
-        from pylogd.broker.coordinator.consumer.regex import compile_regex
+        from pylogd.coordinators.groups.consumer.regex import compile_regex
 
         pattern = compile_regex(request.transactional_id_pattern)
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.commits import Commit
-from pylogd.broker.coordinator.effects import Reply
 from pylogd.broker.dispatch import Deferred
+from pylogd.coordinators.groups.commits import Commit
+from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -26,8 +26,8 @@ from pylogd.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.coordinator.shard import Shard
     from pylogd.broker.dispatch import RequestContext
+    from pylogd.coordinators.shard.shard import Shard
 
 _TOPIC_IDS = 10
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.effects import Effects, Reply
-from pylogd.broker.coordinator.service import Parts
+from pylogd.coordinators.groups.group_coordinator import Parts
+from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.offset_fetch import (
     OffsetFetchRequest,

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 
 from pylogd.broker.dispatch import RequestContext
 from pylogd.broker.handlers.produce import Unverified
-from pylogd.broker.verification import Operation, Question
+from pylogd.coordinators.transactions.verifier import Operation, Question
 from pylogd.protocol.batch import HEADER_SIZE
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.produce import ProduceRequest
 from pylogd.storage.verification import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
-    from pylogd.broker.coordinator.transaction_service import Codes
+    from pylogd.coordinators.transactions.transaction_coordinator import Codes
     from pylogd.replication.partition import Partition
 
 #: Producer id, epoch and first sequence in the header of a batch.

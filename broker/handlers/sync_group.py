@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.coordinator.effects import Reply
+from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.coordinator.commits import Commit
-from pylogd.broker.coordinator.effects import Reply
-from pylogd.broker.coordinator.service import OFFSETS_TOPIC
-from pylogd.broker.verification import Operation, Question
+from pylogd.coordinators.groups.commits import Commit
+from pylogd.coordinators.groups.group_coordinator import OFFSETS_TOPIC
+from pylogd.coordinators.shard.effects import Reply
+from pylogd.coordinators.transactions.verifier import Operation, Question
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
@@ -26,8 +26,8 @@ from pylogd.protocol.uuids import ZERO
 from pylogd.storage.verification import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
-    from pylogd.broker.coordinator.shard import Shard
     from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.coordinators.shard.shard import Shard
 
 _LOADING_KNOWN = 2
 _NO_SEQUENCE = -1

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.broker.coordinator.service import Parts
 from pylogd.broker.dispatch import Deferred, RequestContext
-from pylogd.broker.marker_append import Marker, append_marker
+from pylogd.coordinators.groups.group_coordinator import Parts
+from pylogd.coordinators.transactions.marker_append import Marker, append_marker
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,

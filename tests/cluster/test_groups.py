@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 from confluent_kafka.admin import NewTopic
-from pylogd.broker.coordinator.placement import partition_for
+from pylogd.coordinators.shard.key_placement import partition_for
 from pylogd.protocol.messages import metadata
 from pylogd.protocol.uuids import ZERO
 from support.admin import TIMEOUT_S, Admin

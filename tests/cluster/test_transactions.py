@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pylogd.broker.coordinator.placement import partition_for
+from pylogd.coordinators.shard.key_placement import partition_for
 from support.cluster import MixedCluster, wait_for_brokers
 from support.java_transactions import TransactionDriver
 from support.transactional import ConfluentTransactions, TransactionalProducer, committed_offset, read

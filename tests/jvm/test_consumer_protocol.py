@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
-from pylogd.broker.coordinator.groups import GroupState
-from pylogd.broker.coordinator.records import decode_record
+from pylogd.coordinators.groups.groups import GroupState
+from pylogd.coordinators.shard.record_pairs import decode_record
 from pylogd.protocol import batch
 from pylogd.protocol.codec import encode
 from pylogd.protocol.messages.consumer_protocol import ConsumerProtocolSubscription, TopicPartition

@@ -6,12 +6,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pylogd.broker.coordinator.classic_group import ClassicGroup
-from pylogd.broker.coordinator.consumer.group import ConsumerGroup
-from pylogd.broker.coordinator.groups import GroupState
-from pylogd.broker.coordinator.offsets import Offsets
-from pylogd.broker.coordinator.runtime import CoordinatorRuntime
-from pylogd.broker.coordinator.shard import Shard
+from pylogd.coordinators.groups.classic.classic_group import ClassicGroup
+from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
+from pylogd.coordinators.groups.groups import GroupState
+from pylogd.coordinators.groups.offsets import Offsets
+from pylogd.coordinators.shard.shard import Shard
+from pylogd.coordinators.shard.shards import CoordinatorRuntime
 from support.group_simulation import GroupSimulation
 from support.scale import scaled
 

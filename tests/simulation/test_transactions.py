@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pylogd.broker.coordinator.markers import Markers
-from pylogd.broker.coordinator.transactions import TransactionsState
+from pylogd.coordinators.transactions.markers import Markers
+from pylogd.coordinators.transactions.transactions import TransactionsState
 from pylogd.protocol.errors import ErrorCode
 from pylogd.storage.log import Log
 from support.scale import scaled

@@ -14,17 +14,17 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from pylogd.broker.coordinator.service import GroupCoordinator
-from pylogd.broker.coordinator.transaction_service import TransactionCoordinator
 from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.producer_ids import ProducerIds
 from pylogd.broker.server import Server
 from pylogd.broker.sessions import FetchSessions
 from pylogd.broker.telemetry import ClientTelemetry
-from pylogd.broker.verification import TransactionVerifier
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
+from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
+from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
+from pylogd.coordinators.transactions.verifier import TransactionVerifier
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Broker, Partition, Topic
 from pylogd.metadata.registrations import Endpoint as RegisteredEndpoint

@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.broker.coordinator.consumer.embedded import decode_assignment
-from pylogd.broker.coordinator.groups import GroupState
-from pylogd.broker.coordinator.records import decode_record
+from pylogd.coordinators.groups.consumer.embedded import decode_assignment
+from pylogd.coordinators.groups.groups import GroupState
+from pylogd.coordinators.shard.record_pairs import decode_record
 from pylogd.protocol import batch as batches
 from pylogd.protocol.control import ControlType, control_type
 

@@ -26,12 +26,12 @@ import itertools
 import re
 from typing import Any
 
-from pylogd.broker.coordinator.classic import Caller
-from pylogd.broker.coordinator.commits import Commit
-from pylogd.broker.coordinator.effects import WRITE_ERRORS, Effects
-from pylogd.broker.coordinator.groups import GroupState
-from pylogd.broker.coordinator.records import decode_record
 from pylogd.config.broker import BrokerConfig
+from pylogd.coordinators.groups.classic.classic_protocol import Caller
+from pylogd.coordinators.groups.commits import Commit
+from pylogd.coordinators.groups.groups import GroupState
+from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects
+from pylogd.coordinators.shard.record_pairs import decode_record
 from pylogd.metadata.delta import ImageDelta
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Topic

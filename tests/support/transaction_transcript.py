@@ -20,10 +20,10 @@ import difflib
 import itertools
 from typing import Any
 
-from pylogd.broker.coordinator.effects import Effects
-from pylogd.broker.coordinator.records import CoordinatorRecord, decode_record
-from pylogd.broker.coordinator.transaction import Transaction, TxnState
-from pylogd.broker.coordinator.transactions import MarkersDue, TransactionSettings, TransactionsState
+from pylogd.coordinators.shard.effects import Effects
+from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, decode_record
+from pylogd.coordinators.transactions.transaction import Transaction, TxnState
+from pylogd.coordinators.transactions.transactions import MarkersDue, TransactionSettings, TransactionsState
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.end_txn import EndTxnResponse
 from pylogd.protocol.messages.init_producer_id import InitProducerIdResponse

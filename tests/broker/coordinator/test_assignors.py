@@ -7,9 +7,15 @@ import random
 import subprocess
 
 import pytest
-from pylogd.broker.coordinator.consumer.assignors import Assignment, GroupAssignment, GroupSpec, MemberSpec, offered
-from pylogd.broker.coordinator.consumer.order import name_order
-from pylogd.broker.coordinator.consumer.topics import TopicHashes, topic_hash
+from pylogd.coordinators.groups.consumer.assignors.assignor import (
+    Assignment,
+    GroupAssignment,
+    GroupSpec,
+    MemberSpec,
+    offered,
+)
+from pylogd.coordinators.groups.consumer.assignors.java_order import name_order
+from pylogd.coordinators.groups.consumer.subscribed_topics import TopicHashes, topic_hash
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Broker, Partition, Topic
 from pylogd.protocol.uuids import to_text

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker.coordinator import markers as subject
-from pylogd.broker.coordinator.transaction import Transaction, TxnState
+from pylogd.coordinators.transactions import markers as subject
+from pylogd.coordinators.transactions.transaction import Transaction, TxnState
 from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.write_txn_markers import (

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.broker.coordinator.commits import Commit
-from pylogd.broker.coordinator.effects import Effects
-from pylogd.broker.coordinator.offsets import Offsets
-from pylogd.broker.coordinator.records import encode_record
+from pylogd.coordinators.groups.commits import Commit
+from pylogd.coordinators.groups.offsets import Offsets
+from pylogd.coordinators.shard.effects import Effects
+from pylogd.coordinators.shard.record_pairs import encode_record
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.offset_commit import OffsetCommitRequestPartition
 from pylogd.protocol.uuids import ZERO

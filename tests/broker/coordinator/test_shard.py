@@ -11,10 +11,10 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker.coordinator.effects import Effects, Reply
-from pylogd.broker.coordinator.records import CoordinatorRecord
-from pylogd.broker.coordinator.runtime import CoordinatorRuntime
-from pylogd.broker.coordinator.shard import Shard
+from pylogd.coordinators.shard.effects import Effects, Reply
+from pylogd.coordinators.shard.record_pairs import CoordinatorRecord
+from pylogd.coordinators.shard.shard import Shard
+from pylogd.coordinators.shard.shards import CoordinatorRuntime
 from pylogd.metadata.delta import ImageDelta
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Topic

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.broker.coordinator.transaction import TxnState
-from pylogd.broker.coordinator.transactions import TransactionSettings
+from pylogd.coordinators.transactions.transaction import TxnState
+from pylogd.coordinators.transactions.transactions import TransactionSettings
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from support.transaction_transcript import SETTINGS, check
 

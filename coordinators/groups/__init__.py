@@ -1,0 +1,1 @@
+"""The group coordinator: groups of every protocol and the offsets they commit."""

@@ -1,0 +1,1 @@
+"""The classic group protocol, in which members join, wait for each other and a leader among them assigns."""

@@ -1,0 +1,121 @@
+"""The group coordinator of this broker: from a group to its shard, and requests that concern many shards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from pylogd.broker.dispatch import Deferred
+from pylogd.coordinators.shard.effects import Effects, Reply
+from pylogd.coordinators.shard.key_placement import partition_for
+from pylogd.coordinators.shard.shard import Shard
+from pylogd.coordinators.shard.shards import CoordinatorRuntime
+from pylogd.protocol.errors import ErrorCode, KafkaError
+
+OFFSETS_TOPIC = "__consumer_offsets"
+_REMEMBERED_MAX = 10_000
+
+
+class GroupCoordinator:
+    def __init__(self, node: Any) -> None:
+        self.node = node
+        #: Partitions of groups asked for lately, in a topic of `_counted` partitions.
+        self._partitions: dict[str, int] = {}
+        self._counted = 0
+        config = node.config
+        self.runtime = CoordinatorRuntime(
+            node,
+            OFFSETS_TOPIC,
+            self._new_state,
+            load_buffer_bytes=config["offsets.load.buffer.size"],
+            compression=config["offsets.topic.compression.codec"],
+            commit_timeout_ms=config["offsets.commit.timeout.ms"],
+        )
+
+    def _new_state(self, shard: Shard) -> Any:
+        from pylogd.coordinators.groups.groups import GroupState
+
+        return GroupState(self.node.config, self._new_id, lambda: self.node.image)
+
+    def _new_id(self) -> str:
+        """A random UUID as Java prints it."""
+        raw = bytearray(self.node.chance.randbytes(16))
+        raw[6] = raw[6] & 0x0F | 0x40
+        raw[8] = raw[8] & 0x3F | 0x80
+        text = raw.hex()
+        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+    def partition_of(self, group_id: str) -> int:
+        count = self.runtime.partition_count or self.node.config["offsets.topic.num.partitions"]
+        if count != self._counted or len(self._partitions) > _REMEMBERED_MAX:
+            self._partitions = {}
+            self._counted = count
+        found = self._partitions.get(group_id)
+        if found is None:
+            found = self._partitions[group_id] = partition_for(group_id, count)
+        return found
+
+    def shard_of(self, group_id: str) -> Shard:
+        """KafkaError unless this broker coordinates the group and is ready to."""
+        return self.runtime.shard(self.partition_of(group_id))
+
+    def by_shard(
+        self,
+        group_ids: Iterable[str],
+        ask: Callable[[Shard, Effects, Reply, list[str]], None],
+        refused: Callable[[list[str], ErrorCode, str | None], Any],
+        finish: Callable[[list[Any]], Any],
+        *,
+        writes: bool = False,
+    ) -> Deferred:
+        """Ask each shard about its groups. `refused` makes the part of the answer for groups that cannot be asked,
+        `finish` the response of all parts, in the order of the groups."""
+        by_index: dict[int, list[str]] = {}
+        for group_id in group_ids:
+            by_index.setdefault(self.partition_of(group_id), []).append(group_id)
+        parts = Parts(len(by_index), finish)
+        for slot, (index, ids) in enumerate(by_index.items()):
+            try:
+                shard = self.runtime.shard(index)
+            except KafkaError as refusal:
+                parts.give(slot, refused(ids, refusal.code, refusal.message))
+                continue
+            reply = Reply(lambda code, message, ids=ids: refused(ids, code, message))  # type: ignore[misc]
+            reply.listen(lambda answer, slot=slot: parts.give(slot, answer))  # type: ignore[misc]
+            event = lambda effects, shard=shard, reply=reply, ids=ids: ask(shard, effects, reply, ids)  # noqa: E731
+            shard.submit(event, reply, writes=writes)
+        return parts.deferred
+
+    def everywhere(self, ask: Callable[[Shard, Effects, Reply], None], finish: Callable[[list[Any]], Any]) -> Deferred:
+        """Ask every shard of this broker. KafkaError when one is still loading; one that leaves meanwhile has
+        nothing to say (None)."""
+        shards = [shard for shard in self.runtime.shards.values() if not shard.failed]
+        for shard in shards:
+            shard.check()
+        parts = Parts(len(shards), finish)
+        for slot, shard in enumerate(shards):
+            reply = Reply(lambda code, message: None)
+            reply.listen(lambda answer, slot=slot: parts.give(slot, answer))  # type: ignore[misc]
+            shard.submit(lambda effects, shard=shard, reply=reply: ask(shard, effects, reply), reply, writes=False)  # type: ignore[misc]
+        return parts.deferred
+
+    async def close(self) -> None:
+        await self.runtime.close()
+
+
+class Parts:
+    """A response made of several; `deferred` is resolved by the last part."""
+
+    def __init__(self, count: int, finish: Callable[[list[Any]], Any]) -> None:
+        self._parts: list[Any] = [None] * count
+        self._missing = count
+        self._finish = finish
+        self.deferred = Deferred()
+        if not count:
+            self.deferred.resolve(finish([]))
+
+    def give(self, slot: int, part: Any) -> None:
+        self._parts[slot] = part
+        self._missing -= 1
+        if not self._missing:
+            self.deferred.resolve(self._finish(self._parts))

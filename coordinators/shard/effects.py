@@ -1,0 +1,166 @@
+"""What an event wants to happen: records to write, replies to send, timers to set. Plain values, so that a decision can
+be tested by looking at them; the shard carries them out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from pylogd.broker.dispatch import Deferred
+from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, encode_record
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, plain_record_size
+from pylogd.protocol.schema import Message
+
+Event = Callable[["Effects"], None]
+Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
+#: Key, value, the value's version and, for who has them, the bytes of a record.
+Wanted = tuple[Message, Message | None, int, Encoded | None]
+
+#: What a failed write means to a client of the coordinator.
+WRITE_ERRORS = {
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
+    ErrorCode.MESSAGE_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.RECORD_LIST_TOO_LARGE: ErrorCode.UNKNOWN_SERVER_ERROR,
+    ErrorCode.INVALID_FETCH_SIZE: ErrorCode.UNKNOWN_SERVER_ERROR,
+}
+
+
+class WriteRefused(KafkaError):
+    """A record cannot be written now, and nothing has happened."""
+
+
+class Reply(Deferred):
+    """A reply that a coordinator owes. `refuse(code, message)` makes the response for when it cannot be given."""
+
+    __slots__ = ("_refuse",)
+
+    def __init__(self, refuse: Callable[[ErrorCode, str | None], Any]) -> None:
+        super().__init__()
+        self._refuse = refuse
+
+    def refuse(self, code: ErrorCode, message: str | None) -> Any:
+        return self._refuse(code, message)
+
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        self.resolve(self.refuse(code, message))
+
+
+def plain_size(encoded: list[Encoded], first_delta: int, limit: int) -> int:
+    """How many bytes the records take in a batch, `first_delta` being the place of the first; an upper bound will do
+    where that is within `limit`."""
+    bound = sum([len(key) + len(value or b"") for key, value in encoded]) + PLAIN_OVERHEAD_MAX * len(encoded)
+    if bound <= limit:
+        return bound
+    return sum(plain_record_size(first_delta + place, key, value) for place, (key, value) in enumerate(encoded))
+
+
+class Effects:
+    """Filled by one event. `state` replays records as they are written, from `base_offset` on."""
+
+    __slots__ = (
+        "atomic",
+        "base_offset",
+        "batch_bytes_max",
+        "encoded",
+        "now_ms",
+        "producer_id",
+        "records",
+        "replies",
+        "size",
+        "state",
+        "timers",
+        "writable",
+    )
+
+    def __init__(
+        self,
+        now_ms: int,
+        state: Any,
+        base_offset: int = 0,
+        producer_id: int = -1,
+        batch_bytes_max: int = 1_000_000,
+        writable: bool = True,
+    ) -> None:
+        self.now_ms = now_ms
+        self.state = state
+        self.base_offset = base_offset
+        self.producer_id = producer_id
+        #: How much room a batch has for records.
+        self.batch_bytes_max = batch_bytes_max
+        #: False: too few replicas are in sync, and every record is refused.
+        self.writable = writable
+        #: False: the records may be spread over several batches.
+        self.atomic = True
+        self.records: list[CoordinatorRecord] = []
+        #: Bytes of key and value of each record, and how many that is.
+        self.encoded: list[Encoded] = []
+        self.size = 0
+        self.replies: list[tuple[Any, Any]] = []
+        #: name -> (delay, event), or None to cancel
+        self.timers: dict[Any, tuple[int, Event] | None] = {}
+
+    def write(self, key: Message, value: Message | None, version: int = 0, encoded: Encoded | None = None) -> None:
+        """Append a record; `version` is that of the value, None as value deletes the key. The state has taken it in
+        when this returns. WriteRefused when it is too large or nothing can be written now, and then nothing has
+        happened. `encoded` are its bytes, for who has a faster way to them."""
+        if not self.writable:
+            self.check_writable()
+        record = CoordinatorRecord(key, value, version)
+        if encoded is None:
+            encoded = encode_record(record)
+        content = encoded[1]
+        size = len(encoded[0]) if content is None else len(encoded[0]) + len(content)
+        if size + PLAIN_OVERHEAD_MAX > self.batch_bytes_max:
+            self._check_fits([encoded])
+        self.state.replay(record, self.base_offset + len(self.records), self.producer_id)
+        self.records.append(record)
+        self.encoded.append(encoded)
+        self.size += size
+
+    def write_all(self, wanted: list[Wanted]) -> None:
+        """Append several records. WriteRefused when they are too large for the one batch that has to hold them, or
+        nothing can be written now, and then nothing has happened."""
+        if len(wanted) > 1:
+            bytes_of = [
+                encode_record(CoordinatorRecord(key, value, version)) if encoded is None else encoded
+                for key, value, version, encoded in wanted
+            ]
+            if self.atomic:
+                self._check_fits(self.encoded + bytes_of)
+            wanted = [(*record[:3], encoded) for record, encoded in zip(wanted, bytes_of, strict=True)]
+        for record in wanted:
+            self.write(*record)
+
+    def _check_fits(self, encoded: list[Encoded]) -> None:
+        size = plain_size(encoded, 0, self.batch_bytes_max)
+        if size > self.batch_bytes_max:
+            raise WriteRefused(ErrorCode.RECORD_LIST_TOO_LARGE, f"no batch can hold {size} bytes of records")
+
+    def check_writable(self) -> None:
+        """WriteRefused when nothing can be written now: for who changes soft state before it writes."""
+        if not self.writable:
+            raise WriteRefused(ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def gathered(self) -> None:
+        """What is written so far has its place: the next event begins behind it."""
+        self.base_offset += len(self.records)
+        self.records = []
+        self.encoded = []
+        self.size = 0
+
+    def answer(self, reply: Any, response: Any) -> None:
+        """Give `reply` its response once everything this event saw and wrote is committed."""
+        self.replies.append((reply, response))
+
+    def after(self, name: Any, delay_ms: int, event: Event) -> None:
+        """Run `event` in `delay_ms`; a timer of the same name is replaced."""
+        self.timers[name] = (delay_ms, event)
+
+    def cancel(self, name: Any) -> None:
+        self.timers[name] = None

@@ -1,0 +1,77 @@
+"""Replaying the log of an internal partition into a coordinator's state.
+
+Files are read by a worker, records are replayed on the loop in slices, so that a large partition holds up nobody.
+Everything up to the log end counts: a new leader's log is what the partition is, even where the high watermark has not
+caught up; replies wait for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING
+
+from pylogd.coordinators.shard.record_pairs import decode_record, record_type
+from pylogd.protocol import batch
+from pylogd.protocol.control import ControlType, control_type
+
+if TYPE_CHECKING:
+    from pylogd.coordinators.shard.shard import Shard
+
+_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+
+#: How long a turn of the event loop may be spent on replay.
+SLICE_SECONDS = 0.005
+
+
+async def load(shard: Shard, buffer_bytes: int) -> int:
+    """Replay everything; returns how many records."""
+    log = shard.partition.log
+    loop = shard.node.loop
+    offset = log.log_start_offset
+    count = 0
+    unknown: dict[int, int] = {}
+    while offset < log.log_end_offset:
+        found = log.read(offset, buffer_bytes, log.log_end_offset).range
+        if found is None:
+            break
+        found.acquire()
+        try:
+            data = await shard.node.workers.offload(found.read)
+        finally:
+            found.release()
+        deadline = loop.time() + SLICE_SECONDS
+        before = offset
+        for position, header in batch.iter_headers(data):
+            if header.next_offset > offset:
+                count += _replay(shard, data, header, position, unknown)
+                offset = header.next_offset
+            if loop.time() >= deadline:
+                await asyncio.sleep(0)
+                deadline = loop.time() + SLICE_SECONDS
+        if offset == before:
+            break
+    if unknown:
+        _LOGGER.warning("%s holds records of types not known here (type: count): %s", shard.partition.name, unknown)
+    return count
+
+
+def _replay(shard: Shard, data: bytes, header: batch.BatchHeader, position: int, unknown: dict[int, int]) -> int:
+    state = shard.state
+    if header.is_control:
+        for record in batch.batch_records(data, header, position):
+            kind = control_type(record.key)
+            if kind in (ControlType.COMMIT, ControlType.ABORT):
+                state.replay_end_transaction(header.producer_id, kind is ControlType.COMMIT)
+        return 0
+    producer_id = header.producer_id if header.is_transactional else -1
+    count = 0
+    for record in batch.batch_records(data, header, position):
+        decoded = decode_record(state.classes, record.key, record.value)
+        if decoded is None:
+            number = record_type(record.key)
+            unknown[number] = unknown.get(number, 0) + 1
+            continue
+        state.replay(decoded, record.offset, producer_id)
+        count += 1
+    return count

@@ -1,0 +1,417 @@
+"""One partition of an internal topic that this broker leads, and the state its log describes.
+
+Life: loading (the log is replayed in slices, requests hear COORDINATOR_LOAD_IN_PROGRESS), active, and gone when
+leadership is lost. Events run as they come; their records gather until the end of the turn of the event loop and are
+appended as one batch. What an event saw is known by an offset: the log end, or the end of the batch that is being
+gathered; its replies wait until the high watermark reaches it.
+
+Crash policy: nothing but the log is kept. An append that fails leaves the state ahead of the log, so the shard starts
+over by loading it again; the same happens when an event fails in a way nobody foresaw. Who asked for what failed hears
+why; everybody else hears NOT_COORDINATOR, which clients of every API take as: look for the coordinator, ask again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects, Event, Reply, plain_size
+from pylogd.coordinators.shard.timers import Timers
+from pylogd.protocol import batch
+from pylogd.protocol.control import end_txn_batch
+from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, append_plain_record
+from pylogd.storage.validation import Origin
+
+if TYPE_CHECKING:
+    from pylogd.coordinators.shard.contract import Repeated
+    from pylogd.replication.partition import Partition
+    from pylogd.storage.verification import Guard
+
+_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+
+#: A timer that wants to write while too few replicas are in sync tries again this much later.
+_RETRY_MS = 500
+
+
+class Shard:
+    """`make_state(shard)` gives the empty state; it is called again when the shard has to start over."""
+
+    def __init__(
+        self,
+        node: Any,
+        partition: Partition,
+        epoch: int,
+        make_state: Callable[[Shard], Any],
+        reload: Callable[[Shard], None],
+        *,
+        compression: int = 0,
+        commit_timeout_ms: int = 5000,
+    ) -> None:
+        self.node = node
+        self.partition = partition
+        self.index = partition.index
+        self.epoch = epoch
+        self.compression = compression
+        self.commit_timeout_ms = commit_timeout_ms
+        self.active = False
+        #: Loading went wrong: this partition cannot be served until it moves or the broker restarts.
+        self.failed = False
+        self.closed = False
+        self._starting = False
+        self._make_state = make_state
+        self._reload = reload
+        self.state: Any = make_state(self)
+        self.timers = Timers(node.loop, self.run)
+        #: Every reply that is owed, parked ones included.
+        self._owed: dict[Any, None] = {}
+        self._body = bytearray()
+        self._count = 0
+        self._base_ms = 0
+        self._replies: list[tuple[Any, Any]] = []
+        self._flush_scheduled = False
+        self._call_soon = node.loop.call_soon
+        #: Events that run together, before anything else does.
+        self._crowd: list[tuple[Repeated, Any, Any]] = []
+        #: (offset the watermark must reach, replies, loop time after which they time out)
+        self._waiting: deque[tuple[int, list[tuple[Any, Any]], float]] = deque()
+        self._expiry: Any = None
+
+    # -- events
+
+    def check(self) -> None:
+        """KafkaError unless events may be submitted."""
+        if self.closed or self.failed:
+            raise KafkaError(ErrorCode.NOT_COORDINATOR)
+        if not self.active:
+            raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+
+    def submit(
+        self,
+        event: Event,
+        reply: Any = None,
+        *,
+        writes: bool = True,
+        producer: tuple[int, int] | None = None,
+        guard: Guard | None = None,
+    ) -> Any:
+        """Run an event now and carry out its effects; returns `reply`. While too few replicas are in sync, an event
+        that `writes` is not run but refused; of any other only a record is, and then it must not have changed anything
+        but timers, which are set: a session goes on although what its member wants has to wait. `producer` is (id,
+        epoch) of the transaction to which the event's records belong, `guard` what its coordinator was asked under
+        (None: it was not)."""
+        if not self.active:
+            self.check()
+        if reply is not None:
+            self._owed[reply] = None
+        if self._crowd:
+            self._run_crowd()
+        if producer is not None:
+            self.flush()
+        if not self.active:
+            return reply  # what came before it failed, and it was refused with the rest
+        effects = self._effects(producer)
+        if writes and not effects.writable:
+            self._refuse(effects, reply, KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
+        else:
+            try:
+                if producer is not None and guard is not None:
+                    # An append that is refused would cost the state: ask before.
+                    self.partition.log.producers.check_verified(*producer, guard)
+                event(effects)
+            except KafkaError as refusal:
+                if effects.records:
+                    _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
+                    self._start_over(refusal.code, [reply])
+                    return reply
+                self._refuse(effects, reply, refusal)
+            except Exception:
+                _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
+                return reply
+        if not effects.records or self._gather(effects, reply):
+            self._settle(effects, producer, guard)
+        return reply
+
+    def submit_soon(self, event: Repeated, given: Any, reply: Any) -> None:
+        """Run an event of a kind that comes in crowds, at the end of this turn or before the next other event: those of
+        one turn share what each would cost alone. It does what `submit` would do; the shard is active."""
+        self._owed[reply] = None
+        self._crowd.append((event, given, reply))
+        if not self._flush_scheduled:
+            self._flush_scheduled = True
+            self._call_soon(self._flush_due)
+
+    def _run_crowd(self) -> None:
+        crowd, self._crowd = self._crowd, []
+        effects = self._effects(None)
+        for event, given, reply in crowd:
+            try:
+                event.decide(effects, reply, given)
+            except KafkaError as refusal:
+                if effects.records:
+                    _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
+                    self._start_over(refusal.code, [reply])
+                    return
+                self._refuse(effects, reply, refusal)
+            except Exception:
+                _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
+                self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
+                return
+            if effects.records:
+                if not self._gather(effects, reply):
+                    return
+                effects.gathered()
+        self._settle(effects, None, None)
+
+    def _effects(self, producer: tuple[int, int] | None) -> Effects:
+        log = self.partition.log
+        return Effects(
+            self.node.clock.now_ms(),
+            self.state,
+            log.log_end_offset + self._count,
+            -1 if producer is None else producer[0],
+            min(log.config.max_message_bytes, log.config.segment_bytes) - batch.HEADER_SIZE,
+            self._writable(),
+        )
+
+    def run(self, name: Any, event: Event) -> None:
+        """Run an event to which no reply is owed, now or as soon as enough replicas are in sync for it to write."""
+        if not self.active:
+            return
+        if not self._writable():
+            # Under its own name, so that whoever sets or cancels that timer meanwhile is obeyed.
+            self.timers.set(name, _RETRY_MS, event)
+            return
+        self.submit(event)
+
+    def _writable(self) -> bool:
+        partition = self.partition
+        return len(partition.replica_ids) <= 1 or not partition.is_leader or len(partition.isr) >= partition.min_isr
+
+    def _refuse(self, effects: Effects, reply: Any, refusal: KafkaError) -> None:
+        if reply is not None:
+            code = WRITE_ERRORS.get(refusal.code)
+            response = reply.refuse(refusal.code, refusal.message) if code is None else reply.refuse(code, None)
+            effects.answer(reply, response)
+
+    def _settle(self, effects: Effects, producer: tuple[int, int] | None, guard: Guard | None) -> None:
+        """Set timers, and let replies wait for the records they come with."""
+        if effects.timers:
+            for name, timer in effects.timers.items():
+                if timer is None:
+                    self.timers.cancel(name)
+                else:
+                    self.timers.set(name, timer[0], timer[1])
+        if self._count:
+            self._replies += effects.replies
+            if producer is not None:
+                self.flush(producer, guard)
+            elif not self._flush_scheduled:
+                self._flush_scheduled = True
+                self._call_soon(self._flush_due)
+        elif effects.replies:
+            self._wait_for(self.partition.log.log_end_offset, effects.replies)
+
+    def _gather(self, effects: Effects, reply: Any) -> bool:
+        """Add the records of the event of `reply` to the batch of this turn; False when that failed and the shard
+        starts over."""
+        limit = effects.batch_bytes_max
+        atomic = effects.atomic
+        if atomic and len(self._body) + effects.size + PLAIN_OVERHEAD_MAX * len(effects.encoded) > limit:
+            size = plain_size(effects.encoded, 0, limit)
+            if size > limit:
+                _LOGGER.error("an event of %s writes %d bytes, which no batch can hold", self.partition.name, size)
+                self._start_over(ErrorCode.RECORD_LIST_TOO_LARGE, [reply])
+                return False
+            self.flush()
+        for key, value in effects.encoded:
+            if not atomic and len(self._body) + len(key) + len(value or b"") + PLAIN_OVERHEAD_MAX > limit:
+                self.flush()
+            if not self.active:
+                return False
+            if not self._count:
+                self._base_ms = effects.now_ms
+            append_plain_record(self._body, self._count, key, value)
+            self._count += 1
+        return True
+
+    # -- writing
+
+    def _flush_due(self) -> None:
+        if self._crowd:
+            self._run_crowd()
+        self._flush_scheduled = False
+        if self.active:
+            self.flush()
+
+    def flush(self, producer: tuple[int, int] | None = None, guard: Guard | None = None) -> None:
+        """Append what has gathered."""
+        if self._crowd:
+            self._run_crowd()
+        if not self._count:
+            return
+        body, count, replies = self._body, self._count, self._replies
+        self._body, self._count, self._replies = bytearray(), 0, []
+        payload: Any = body
+        if self.compression:
+            from pylogd.protocol.compression import compress
+
+            payload = compress(self.compression, body)
+        attributes = self.compression | (batch.TRANSACTIONAL_FLAG if producer is not None else 0)
+        records = batch.assemble(
+            payload,
+            base_offset=0,
+            leader_epoch=self.epoch,
+            attributes=attributes,
+            last_offset_delta=count - 1,
+            base_timestamp=self._base_ms,
+            max_timestamp=self._base_ms,
+            producer_id=-1 if producer is None else producer[0],
+            producer_epoch=-1 if producer is None else producer[1],
+            base_sequence=-1,
+            record_count=count,
+        )
+        try:
+            info = self.partition.append(
+                memoryview(records), acks=-1, now_ms=self.node.clock.now_ms(), origin=Origin.COORDINATOR, guard=guard
+            )
+        except KafkaError as failure:
+            _LOGGER.warning("an append to %s failed: %s", self.partition.name, failure.message)
+            self._start_over(failure.code, [reply for reply, _ in replies])
+            return
+        self._wait_for(info.last_offset + 1, replies)
+
+    def end_transaction(
+        self,
+        reply: Any,
+        response: Any,
+        *,
+        producer_id: int,
+        producer_epoch: int,
+        coordinator_epoch: int,
+        committed: bool,
+        transaction_version: int = 0,
+    ) -> None:
+        """Write the marker of a transaction that has records here, then apply it; `reply` gets `response` when the
+        marker is committed. KafkaError when it is refused (a fenced epoch)."""
+        self.check()
+        self.flush()
+        self.check()
+        now_ms = self.node.clock.now_ms()
+        marker = end_txn_batch(
+            commit=committed,
+            coordinator_epoch=coordinator_epoch,
+            producer_id=producer_id,
+            producer_epoch=producer_epoch,
+            timestamp_ms=now_ms,
+        )
+        info = self.partition.append(
+            memoryview(marker),
+            acks=-1,
+            now_ms=now_ms,
+            origin=Origin.COORDINATOR,
+            transaction_version=transaction_version,
+        )
+        self.state.replay_end_transaction(producer_id, committed)
+        self._owed[reply] = None
+        self._wait_for(info.last_offset + 1, [(reply, response)])
+
+    # -- replies
+
+    def _wait_for(self, offset: int, replies: list[tuple[Any, Any]]) -> None:
+        if not replies:
+            return
+        partition = self.partition
+        if partition.log.high_watermark >= offset:
+            self._resolve(replies)
+            return
+        waiting = self._waiting
+        if waiting and waiting[-1][0] == offset:
+            waiting[-1][1].extend(replies)
+            return
+        loop = self.node.loop
+        waiting.append((offset, replies, loop.time() + self.commit_timeout_ms / 1000))
+        partition.waiters.await_ack(offset, self.epoch, self, 0)
+        if self._expiry is None:
+            self._expiry = loop.call_later(self.commit_timeout_ms / 1000, self._expire)
+
+    def acknowledged(self, slot: int, code: ErrorCode) -> None:
+        """The watermark moved, or leadership changed; then the partition's listener says what is next."""
+        waiting = self._waiting
+        if not waiting or not self.partition.is_leader:
+            return
+        mark = self.partition.log.high_watermark
+        while waiting and waiting[0][0] <= mark:
+            self._resolve(waiting.popleft()[1])
+
+    def _resolve(self, replies: list[tuple[Any, Any]]) -> None:
+        owed = self._owed
+        for reply, response in replies:
+            owed.pop(reply, None)
+            reply.resolve(response)
+
+    def _expire(self) -> None:
+        """Replies whose records did not commit in time are refused; the records stay."""
+        self._expiry = None
+        now = self.node.loop.time()
+        for _, replies, deadline in tuple(self._waiting):
+            if deadline > now:
+                self._expiry = self.node.loop.call_later(deadline - now, self._expire)
+                return
+            late = replies[:]
+            # What nobody waits for, such as a coordinator's note to itself, has no deadline.
+            replies[:] = [pair for pair in late if pair[0] not in self._owed]
+            for reply, _ in late:
+                if self._owed.pop(reply, self) is not self:
+                    reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
+
+    # -- life
+
+    def activate(self) -> None:
+        """The log is replayed. When already the first event fails, another try would fail as well."""
+        self.active = self._starting = True
+        self.run("loaded", self.state.loaded)
+        self._starting = False
+
+    def new_epoch(self, epoch: int) -> None:
+        """Leadership was confirmed under a new epoch: what waits, waits under the new one."""
+        self.epoch = epoch
+        for offset, _, _ in self._waiting:
+            self.partition.waiters.await_ack(offset, epoch, self, 0)
+
+    def _start_over(self, code: ErrorCode, culprits: list[Any]) -> None:
+        """`code` is for those whose event it was."""
+        self.active = False
+        code = WRITE_ERRORS.get(code, code)
+        for reply in culprits:
+            if self._owed.pop(reply, self) is not self and isinstance(reply, Reply):
+                reply.fail(code)
+        self._drop(ErrorCode.NOT_COORDINATOR)
+        self.failed = self._starting
+        if not self.closed and not self.failed:
+            self.state = self._make_state(self)
+            self._reload(self)
+
+    def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
+        """Leadership is lost: every reply still owed is refused."""
+        if not self.closed:
+            self.closed = True
+            self._drop(code)
+
+    def _drop(self, code: ErrorCode) -> None:
+        self.active = False
+        self.timers.clear()
+        if self._expiry is not None:
+            self._expiry.cancel()
+            self._expiry = None
+        self._waiting.clear()
+        self.partition.waiters.forget(self)
+        self._body, self._count, self._replies = bytearray(), 0, []
+        self._crowd = []
+        owed, self._owed = self._owed, {}
+        for reply in owed:
+            if isinstance(reply, Reply):
+                reply.fail(code)
