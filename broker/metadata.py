@@ -27,10 +27,10 @@ from pylogd.metadata.registrations import Topic
 from pylogd.metadata.snapshot import SnapshotId, replay_snapshot
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import is_reserved
-from pylogd.storage.config import LogConfig
+from pylogd.storage.log_config import LogConfig
 
 if TYPE_CHECKING:
-    from pylogd.storage.log import Log
+    from pylogd.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 

@@ -43,10 +43,10 @@ from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
-from pylogd.storage.cleaner import CleanerConfig, LogCleaner
-from pylogd.storage.directory import LogDirectory, TopicPartition
-from pylogd.storage.manager import LogManager
-from pylogd.storage.settings import ManagerSettings
+from pylogd.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from pylogd.storage.directories.directory import LogDirectory, TopicPartition
+from pylogd.storage.directories.log_manager import LogManager
+from pylogd.storage.directories.manager_settings import ManagerSettings
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig

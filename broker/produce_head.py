@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pylogd.broker.dispatch import Route
     from pylogd.protocol.messages.produce import ProduceRequest
     from pylogd.replication.partition import Partition
-    from pylogd.storage.log import AppendInfo
+    from pylogd.storage.log.log import AppendInfo
 
 _int32 = Struct(">i").unpack_from
 _int64 = Struct(">q").unpack_from

@@ -22,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.produce_head import NO_TAGS, Head, records_of
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.storage.log import AppendInfo
+from pylogd.storage.log.log import AppendInfo
 
 if TYPE_CHECKING:
     from pylogd.broker.connection import Connection
     from pylogd.broker.dispatch import Route
     from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pylogd.replication.partition import Partition
-    from pylogd.storage.placing import Placement
+    from pylogd.storage.log.placing import Placement
 
 #: Size, key and version as one number, correlation id.
 _opening = Struct(">iIi").unpack_from

@@ -18,11 +18,11 @@ from pylogd.protocol.uuids import METADATA_TOPIC_ID
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
-from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.loading import open_log
-from pylogd.storage.log import FlushPlan
-from pylogd.storage.state import LogState
+from pylogd.storage.log.log import FlushPlan
+from pylogd.storage.log.log_state import LogState
+from pylogd.storage.log_config import LogConfig
+from pylogd.storage.recovery.loading import open_log
 from pylogd.storage.validation import Origin
 
 logger = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from pylogd.controller.log import MetadataLog
 from pylogd.controller.raft.output import Flush
 from pylogd.runtime.workers import Workers
-from pylogd.storage.flush_plan import FLUSH_RETRY_S, FlushDeferred, FlushPlan
+from pylogd.storage.log.flush_plan import FLUSH_RETRY_S, FlushDeferred, FlushPlan
 
 
 class LogFlushes:

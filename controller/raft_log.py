@@ -12,7 +12,7 @@ from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
 from pylogd.metadata.snapshot import PARTIAL_SUFFIX, SUFFIX, SnapshotId
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import File
-from pylogd.storage.state import DiskFull
+from pylogd.storage.log.log_state import DiskFull
 
 
 def _id(snapshot_id: SnapshotId | None) -> OffsetAndEpoch | None:

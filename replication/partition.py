@@ -26,7 +26,7 @@ from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
     from pylogd.replication.replicas import Replicas
-    from pylogd.storage.log import AppendInfo, Log
+    from pylogd.storage.log.log import AppendInfo, Log
 
 _base_offset = Struct(">q").unpack_from
 NO_LEADER = -1

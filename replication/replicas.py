@@ -12,7 +12,7 @@ from pylogd.runtime.clock import Clock
 if TYPE_CHECKING:
     import asyncio
 
-    from pylogd.storage.log import Log
+    from pylogd.storage.log.log import Log
 
 
 class Replicas:

@@ -11,7 +11,7 @@ from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 
 if TYPE_CHECKING:
-    from pylogd.storage.state import LogState
+    from pylogd.storage.log.log_state import LogState
 
 
 class LogEnvironment:

@@ -15,7 +15,7 @@ from pylogd.protocol import compression as codecs
 from pylogd.protocol.batch import BatchHeader
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import RawRecord, append_moved, append_varint, varint_size, walk
-from pylogd.storage.config import INT64_MAX, LogConfig
+from pylogd.storage.log_config import INT64_MAX, LogConfig
 
 # Record errors listed in one reply: a hostile batch of a million bad records must not make a reply of a hundred
 # megabytes.

@@ -20,7 +20,7 @@ from pylogd.audit.model import Finding, Kind, PartitionReport, Replica, ReplicaR
 from pylogd.audit.survey import segment_bases
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.scan import scan_batches
+from pylogd.storage.segments.scan import scan_batches
 
 BLOCKS_MAX = 1024
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterator
 
-from pylogd.storage.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
-from pylogd.storage.txnindex import ENTRY, AbortedTxn, CorruptTxnIndex, decode
+from pylogd.storage.segments.index import NO_TIMESTAMP, OffsetIndex, TimeIndex
+from pylogd.storage.segments.txnindex import ENTRY, AbortedTxn, CorruptTxnIndex, decode
 
 
 class OffsetIndexCheck:

@@ -20,10 +20,10 @@ from pylogd.protocol.control import ControlType, control_type
 from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.files import File, FileSystem
-from pylogd.storage import checkpoint
-from pylogd.storage.epochs import EpochCache
-from pylogd.storage.scan import CHUNK_BYTES, CorruptLog, scan_batches
-from pylogd.storage.segment import (
+from pylogd.storage import checkpoint_file
+from pylogd.storage.log.leader_epochs import EpochCache
+from pylogd.storage.segments.scan import CHUNK_BYTES, CorruptLog, scan_batches
+from pylogd.storage.segments.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
@@ -118,11 +118,11 @@ class _PartitionCheck:
         return report
 
     def _load_epochs(self) -> None:
-        cache = EpochCache(self._files, f"{self.replica.path}/{checkpoint.LEADER_EPOCHS}")
+        cache = EpochCache(self._files, f"{self.replica.path}/{checkpoint_file.LEADER_EPOCHS}")
         try:
             cache.load()
-        except (checkpoint.CheckpointError, ValueError, OSError) as error:
-            self.report.find(Kind.EPOCHS, str(error), checkpoint.LEADER_EPOCHS)
+        except (checkpoint_file.CheckpointError, ValueError, OSError) as error:
+            self.report.find(Kind.EPOCHS, str(error), checkpoint_file.LEADER_EPOCHS)
             return
         for epoch, start in cache.entries():
             self._epochs.append(epoch)
@@ -283,7 +283,7 @@ class _PartitionCheck:
             pair = (epoch, self._epochs[slot - 1])
             if pair not in self._epoch_complaints:
                 self._epoch_complaints.add(pair)
-                text = f"a batch of leader epoch {epoch} where {checkpoint.LEADER_EPOCHS} has {pair[1]}"
+                text = f"a batch of leader epoch {epoch} where {checkpoint_file.LEADER_EPOCHS} has {pair[1]}"
                 self.report.find(Kind.EPOCHS, text, name, offset)
         elif epoch < self._epoch:
             self.report.find(Kind.EPOCHS, f"leader epoch {epoch} follows {self._epoch}", name, offset)

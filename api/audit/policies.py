@@ -11,8 +11,8 @@ from pylogd.metadata.snapshot import SnapshotId
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.messages.metadata_records import ConfigRecord
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.scan import CorruptLog, scan_batches
-from pylogd.storage.segment import LOG_SUFFIX
+from pylogd.storage.segments.scan import CorruptLog, scan_batches
+from pylogd.storage.segments.segment import LOG_SUFFIX
 
 _POLICY = "cleanup.policy"
 _TOPIC = 2

@@ -13,10 +13,10 @@ from pylogd.audit.model import Finding, Kind, Replica
 from pylogd.audit.policies import INTERNAL, compacted_topics
 from pylogd.protocol.errors import KafkaError, ProtocolError
 from pylogd.runtime.files import FileSystem
-from pylogd.storage import checkpoint
-from pylogd.storage.checkpoint import TopicPartition
-from pylogd.storage.directory import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, METADATA_TOPIC, LogDirectory
-from pylogd.storage.segment import LOG_SUFFIX, SWAP_SUFFIX
+from pylogd.storage import checkpoint_file
+from pylogd.storage.checkpoint_file import TopicPartition
+from pylogd.storage.directories.directory import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, METADATA_TOPIC, LogDirectory
+from pylogd.storage.segments.segment import LOG_SUFFIX, SWAP_SUFFIX
 
 
 class NoDataDirectory(Exception):
@@ -49,15 +49,15 @@ def survey(path: str) -> Survey:
 
     def table(name: str) -> dict[TopicPartition, int]:
         try:
-            return checkpoint.read_offsets(files, f"{path}/{name}")
-        except checkpoint.CheckpointError as error:
+            return checkpoint_file.read_offsets(files, f"{path}/{name}")
+        except checkpoint_file.CheckpointError as error:
             findings.append(Finding(Kind.UNREADABLE, str(error), name))
             return {}
 
     clean = os.path.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
-    cleaned = table(checkpoint.CLEANER_OFFSET)
-    recovery_points = table(checkpoint.RECOVERY_POINT)
-    high_watermarks = table(checkpoint.HIGH_WATERMARK)
+    cleaned = table(checkpoint_file.CLEANER_OFFSET)
+    recovery_points = table(checkpoint_file.RECOVERY_POINT)
+    high_watermarks = table(checkpoint_file.HIGH_WATERMARK)
     partitions, leaving = partition_directories(path)
     if not partitions and not os.path.exists(f"{path}/{META_PROPERTIES_FILE}"):
         raise NoDataDirectory(f"{path}: neither partitions nor {META_PROPERTIES_FILE} in it; is it one of log.dirs?")
@@ -99,7 +99,7 @@ def survey(path: str) -> Survey:
     if clean:
         for topic, partition in sorted(set(high_watermarks) - set(partitions)):
             if topic not in leaving:
-                text = f"{checkpoint.HIGH_WATERMARK} has {topic}-{partition}, and there is no such directory"
+                text = f"{checkpoint_file.HIGH_WATERMARK} has {topic}-{partition}, and there is no such directory"
                 findings.append(Finding(Kind.MISSING_PARTITION, text, f"{topic}-{partition}"))
     return Survey(path, replicas, compacted, findings)
 

@@ -36,7 +36,7 @@ from pylogd.runtime.files import ColdRead
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
-    from pylogd.storage.lookup import TimestampOffset
+    from pylogd.storage.log.offset_lookup import TimestampOffset
 
 _LOGGER = logging.getLogger("pylogd.broker")
 

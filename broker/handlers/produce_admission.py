@@ -18,7 +18,7 @@ from pylogd.coordinators.transactions.verifier import Operation, Question
 from pylogd.protocol.batch import HEADER_SIZE
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.produce import ProduceRequest
-from pylogd.storage.verification import UNVERIFIED, Guard
+from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
     from pylogd.coordinators.transactions.transaction_coordinator import Codes

@@ -23,7 +23,7 @@ from pylogd.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitResponseTopic,
 )
 from pylogd.protocol.uuids import ZERO
-from pylogd.storage.verification import UNVERIFIED, Guard
+from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
     from pylogd.broker.dispatch import Deferred, RequestContext

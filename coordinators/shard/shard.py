@@ -28,7 +28,7 @@ from pylogd.storage.validation import Origin
 if TYPE_CHECKING:
     from pylogd.coordinators.shard.contract import Repeated
     from pylogd.replication.partition import Partition
-    from pylogd.storage.verification import Guard
+    from pylogd.storage.producers.verification_guard import Guard
 
 _LOGGER = logging.getLogger("pylogd.broker.coordinator")
 

@@ -14,8 +14,8 @@ from pylogd.audit import audit
 from pylogd.audit.command import main
 from pylogd.audit.model import Kind
 from pylogd.protocol import batch as batches
-from pylogd.storage import checkpoint
-from pylogd.storage.directory import CLEAN_SHUTDOWN_FILE
+from pylogd.storage import checkpoint_file
+from pylogd.storage.directories.directory import CLEAN_SHUTDOWN_FILE
 from support.admin import Admin
 from support.broker import Pylogd
 from support.daemon import Daemon
@@ -121,9 +121,9 @@ def test_wrong_indexes(data: Path) -> None:
 
 
 def test_wrong_leader_epochs(data: Path) -> None:
-    table = data / PARTITION / checkpoint.LEADER_EPOCHS
-    [[epoch, start]] = checkpoint.decode(table.read_bytes(), 2)
-    table.write_bytes(checkpoint.encode([f"{epoch} {start}", f"{int(epoch) + 1} 500"]))
+    table = data / PARTITION / checkpoint_file.LEADER_EPOCHS
+    [[epoch, start]] = checkpoint_file.decode(table.read_bytes(), 2)
+    table.write_bytes(checkpoint_file.encode([f"{epoch} {start}", f"{int(epoch) + 1} 500"]))
     [(kind, _, offset)] = found(data)
     assert kind == Kind.EPOCHS
     assert offset is not None
@@ -170,7 +170,7 @@ def test_a_torn_tail(data: Path) -> None:
 def test_what_a_crash_may_leave_is_no_damage(data: Path) -> None:
     """No mark of a clean stop, an old recovery point, the active index not written, space allocated in advance."""
     (data / CLEAN_SHUTDOWN_FILE).unlink()
-    (data / checkpoint.RECOVERY_POINT).write_bytes(checkpoint.encode(["audited 0 10"]))
+    (data / checkpoint_file.RECOVERY_POINT).write_bytes(checkpoint_file.encode(["audited 0 10"]))
     for suffix in (".index", ".timeindex"):
         segments(data, suffix)[-1].unlink()
     with open(segments(data)[-1], "ab") as file:
@@ -194,10 +194,10 @@ def test_replicas_that_differ(data: Path, tmp_path: Path) -> None:
     content[position + batches.CRC_POS : position + batches.CRC_POS + 4] = crc.to_bytes(4, "big")
     last.write_bytes(content)
     assert found(data, other) == [(Kind.DIVERGED, "", header.base_offset)]
-    marks = other / checkpoint.HIGH_WATERMARK
-    lines = [words for words in checkpoint.decode(marks.read_bytes(), 3) if words[0] != "audited"]
+    marks = other / checkpoint_file.HIGH_WATERMARK
+    lines = [words for words in checkpoint_file.decode(marks.read_bytes(), 3) if words[0] != "audited"]
     lines.append(["audited", "0", str(header.base_offset)])
-    marks.write_bytes(checkpoint.encode(map(" ".join, lines)))
+    marks.write_bytes(checkpoint_file.encode(map(" ".join, lines)))
     assert found(data, other) == []
 
 

@@ -22,9 +22,9 @@ from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.loading import open_log
+from pylogd.storage.log_config import LogConfig
+from pylogd.storage.recovery.loading import open_log
 
 TOPIC_ID = bytes(range(16))
 NOW_MS = 1_700_000_000_000

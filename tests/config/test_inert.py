@@ -21,7 +21,7 @@ LISTS = (
     "broker/config_admin.py",
     "controller/config_rules.py",
     "broker/handlers/describe_configs.py",
-    "storage/config.py",
+    "storage/log_config.py",
 )
 
 

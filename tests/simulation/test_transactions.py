@@ -9,7 +9,7 @@ import pytest
 from pylogd.coordinators.transactions.markers import Markers
 from pylogd.coordinators.transactions.transactions import TransactionsState
 from pylogd.protocol.errors import ErrorCode
-from pylogd.storage.log import Log
+from pylogd.storage.log.log import Log
 from support.scale import scaled
 from support.transaction_simulation import TransactionSimulation
 

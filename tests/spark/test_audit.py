@@ -21,7 +21,7 @@ from pylogd.protocol import batch as batches
 from pylogd.runtime.files import FileSystem
 from pylogd.spark_connector.audit import run
 from pylogd.spark_connector.command import main
-from pylogd.storage import checkpoint
+from pylogd.storage import checkpoint_file
 from support.loaded_cluster import SETTINGS, LoadedCluster
 from support.scale import scaled
 from support.wait import eventually
@@ -101,7 +101,7 @@ def stopped(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Stopped:
 
 
 def compacted(data: Path) -> bool:
-    cleaned = checkpoint.read_offsets(FileSystem(), str(data / checkpoint.CLEANER_OFFSET))
+    cleaned = checkpoint_file.read_offsets(FileSystem(), str(data / checkpoint_file.CLEANER_OFFSET))
     return all(cleaned.get(("compacted", index), 0) > 0 for index in range(2))
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 from pylogd.runtime.workers import InlineWorkers, Workers
-from pylogd.storage import checkpoint
-from pylogd.storage.cleaner import CleanerConfig, LogCleaner
-from pylogd.storage.compaction_job import CleanedGroup, CompactionJob
-from pylogd.storage.compactor import CompactionFailed, InlineCompactor, ProcessCompactor
-from pylogd.storage.dirtiness import examine
+from pylogd.storage import checkpoint_file
+from pylogd.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob
+from pylogd.storage.compaction.compactor import CompactionFailed, InlineCompactor, ProcessCompactor
+from pylogd.storage.compaction.dirtiness import examine
 from support.compaction import Bench
 
 Scenario = Callable[[LogCleaner], Coroutine[Any, Any, None]]
@@ -58,8 +58,8 @@ async def until(probe: Callable[[], bool]) -> None:
 
 
 def table(bench: Bench) -> dict[tuple[str, int], int]:
-    path = f"{os.path.dirname(bench.directory)}/{checkpoint.CLEANER_OFFSET}"
-    return checkpoint.read_offsets(bench.environment.files, path)
+    path = f"{os.path.dirname(bench.directory)}/{checkpoint_file.CLEANER_OFFSET}"
+    return checkpoint_file.read_offsets(bench.environment.files, path)
 
 
 # -- examining
@@ -187,8 +187,10 @@ def test_both_policies_work_on_one_log(bench: Bench, caplog: pytest.LogCaptureFi
 
 def test_the_checkpoint_of_an_earlier_life_is_read(bench: Bench) -> None:
     dirty(bench)
-    path = f"{os.path.dirname(bench.directory)}/{checkpoint.CLEANER_OFFSET}"
-    checkpoint.write_offsets(bench.environment.files, path, {("t", 0): bench.log.active.base_offset, ("gone", 1): 4})
+    path = f"{os.path.dirname(bench.directory)}/{checkpoint_file.CLEANER_OFFSET}"
+    checkpoint_file.write_offsets(
+        bench.environment.files, path, {("t", 0): bench.log.active.base_offset, ("gone", 1): 4}
+    )
 
     async def scenario(cleaner: LogCleaner) -> None:
         assert cleaner.choose() is None
@@ -215,8 +217,8 @@ def test_only_open_compacted_logs_are_chosen_the_dirtiest_first(tmp_path: Path) 
         cleaner = LogCleaner(lambda: [b.log for b in benches], first.environment.files, first.clock, workers)
         directory = os.path.dirname(benches[2].directory)
         clean_to = list(benches[2].log.segments)[1].base_offset
-        path = f"{directory}/{checkpoint.CLEANER_OFFSET}"
-        checkpoint.write_offsets(first.environment.files, path, {("t2", 0): clean_to})
+        path = f"{directory}/{checkpoint_file.CLEANER_OFFSET}"
+        checkpoint_file.write_offsets(first.environment.files, path, {("t2", 0): clean_to})
         target = cleaner.choose()
         assert target is not None
         assert target.log is benches[3].log

@@ -12,11 +12,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pylogd.protocol import batch
-from pylogd.storage.cleaner import CleanerConfig, plan_job, swap_in
-from pylogd.storage.compaction import compact, group_sources
-from pylogd.storage.compaction_job import CleanedGroup, Source
-from pylogd.storage.compactor import ProcessCompactor
-from pylogd.storage.dirtiness import examine
+from pylogd.storage.compaction.cleaner import CleanerConfig, plan_job, swap_in
+from pylogd.storage.compaction.compaction import compact, group_sources
+from pylogd.storage.compaction.compaction_job import CleanedGroup, Source
+from pylogd.storage.compaction.compactor import ProcessCompactor
+from pylogd.storage.compaction.dirtiness import examine
 from support.compaction import RETENTION_MS, Bench
 
 KEYS = [b"a", b"b", b"c", b"d", b"e"]

@@ -10,16 +10,16 @@ from pylogd.protocol.batch import BatchHeader, parse_header
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
-from pylogd.storage import checkpoint
-from pylogd.storage.config import LogConfig
+from pylogd.storage import checkpoint_file
 from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.loading import open_log
-from pylogd.storage.log import Log
-from pylogd.storage.producers import ProducerStates, read_marker
-from pylogd.storage.replay import replay
-from pylogd.storage.scan import scan_batches
-from pylogd.storage.segment import CLEANED_SUFFIX, Segment
-from pylogd.storage.txnindex import AbortedTxn, TransactionIndex
+from pylogd.storage.log.log import Log
+from pylogd.storage.log_config import LogConfig
+from pylogd.storage.producers.producer_replay import replay
+from pylogd.storage.producers.producer_state import ProducerStates, read_marker
+from pylogd.storage.recovery.loading import open_log
+from pylogd.storage.segments.scan import scan_batches
+from pylogd.storage.segments.segment import CLEANED_SUFFIX, Segment
+from pylogd.storage.segments.txnindex import AbortedTxn, TransactionIndex
 from pylogd.storage.validation import Origin
 from support.logs import NOW_MS, append, batch, check_indexes, marker, read_all, stored
 
@@ -37,10 +37,10 @@ class Surroundings(LogEnvironment):
         self.checkpoint(log)
 
     def checkpoint(self, log: Log) -> None:
-        path = f"{TOP}/{checkpoint.RECOVERY_POINT}"
-        checkpoint.write_offsets(self.files, path, {KEY: log.recovery_point})
-        path = f"{TOP}/{checkpoint.LOG_START_OFFSET}"
-        checkpoint.write_offsets(self.files, path, {KEY: log.log_start_offset})
+        path = f"{TOP}/{checkpoint_file.RECOVERY_POINT}"
+        checkpoint_file.write_offsets(self.files, path, {KEY: log.recovery_point})
+        path = f"{TOP}/{checkpoint_file.LOG_START_OFFSET}"
+        checkpoint_file.write_offsets(self.files, path, {KEY: log.log_start_offset})
 
 
 class History:
@@ -70,8 +70,8 @@ class Workload:
         self.log: Log
 
     def open(self, clean: bool, sync: bool = True) -> Log:
-        recovery = checkpoint.read_offsets(self.files, f"{TOP}/{checkpoint.RECOVERY_POINT}")
-        starts = checkpoint.read_offsets(self.files, f"{TOP}/{checkpoint.LOG_START_OFFSET}")
+        recovery = checkpoint_file.read_offsets(self.files, f"{TOP}/{checkpoint_file.RECOVERY_POINT}")
+        starts = checkpoint_file.read_offsets(self.files, f"{TOP}/{checkpoint_file.LOG_START_OFFSET}")
         return open_log(
             self.surroundings,
             f"{TOP}/t-0",

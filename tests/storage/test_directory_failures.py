@@ -11,10 +11,10 @@ import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated_files import SimulatedFileSystem
-from pylogd.storage import flushing
-from pylogd.storage.config import LogConfig
-from pylogd.storage.manager import NoDirectory
-from pylogd.storage.settings import ManagerSettings
+from pylogd.storage.directories.log_manager import NoDirectory
+from pylogd.storage.directories.manager_settings import ManagerSettings
+from pylogd.storage.log import flushing
+from pylogd.storage.log_config import LogConfig
 from support.logs import append, batch, read_all
 from support.managers import manager, run, settle
 

@@ -9,10 +9,9 @@ from pylogd.protocol.batch import Record, build_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import SimulatedFileSystem
-from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.log import Log
-from pylogd.storage.lookup import (
+from pylogd.storage.log.log import Log
+from pylogd.storage.log.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,
@@ -20,6 +19,7 @@ from pylogd.storage.lookup import (
     LATEST_TIERED,
     MAX_TIMESTAMP,
 )
+from pylogd.storage.log_config import LogConfig
 from support.logs import NOW_MS, append, batch, check_indexes, environment, new_log, read_all, stored
 
 SMALL = {"segment_bytes": 600, "index_interval_bytes": 100}
@@ -208,8 +208,8 @@ def test_delete_records_moves_the_start_at_once_and_the_files_later() -> None:
 
 
 def test_swapped_segments_serve_what_compaction_kept() -> None:
-    from pylogd.storage.scan import scan_batches
-    from pylogd.storage.segment import CLEANED_SUFFIX, Segment
+    from pylogd.storage.segments.scan import scan_batches
+    from pylogd.storage.segments.segment import CLEANED_SUFFIX, Segment
 
     log = filled()
     old = log.segments.snapshot()[:2]

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.checkpoint import CheckpointError
-from pylogd.storage.epochs import EpochCache
+from pylogd.storage.checkpoint_file import CheckpointError
+from pylogd.storage.log.leader_epochs import EpochCache
 
 
 @pytest.fixture

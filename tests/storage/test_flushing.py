@@ -9,7 +9,7 @@ from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated_files import SimulatedFileSystem
 from pylogd.runtime.workers import Workers
-from pylogd.storage.config import LogConfig
+from pylogd.storage.log_config import LogConfig
 from support.logs import append, batch
 from support.managers import manager, run, settle
 

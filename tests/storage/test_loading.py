@@ -9,10 +9,10 @@ import pytest
 from pylogd.protocol import uuids
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage import partition_metadata
-from pylogd.storage.config import LogConfig
-from pylogd.storage.loading import InconsistentTopicId, open_log
-from pylogd.storage.log import Log
-from pylogd.storage.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
+from pylogd.storage.log.log import Log
+from pylogd.storage.log_config import LogConfig
+from pylogd.storage.recovery.loading import InconsistentTopicId, open_log
+from pylogd.storage.segments.segment import CLEANED_SUFFIX, DELETED_SUFFIX, SWAP_SUFFIX
 from pylogd.storage.validation import Origin
 from support.logs import append, batch, check_indexes, environment, marker, new_log, read_all, stored
 

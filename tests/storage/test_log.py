@@ -13,8 +13,8 @@ from pylogd.protocol.batch import Record, build_batch, parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import SimulatedFileSystem
-from pylogd.storage.config import INT64_MAX, LogConfig
-from pylogd.storage.log import Log
+from pylogd.storage.log.log import Log
+from pylogd.storage.log_config import INT64_MAX, LogConfig
 from pylogd.storage.validation import Origin
 from support.logs import NOW_MS, append, batch, check_indexes, environment, marker, new_log, read_all, stored
 

@@ -13,12 +13,12 @@ from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated_files import SimulatedFileSystem
 from pylogd.runtime.workers import Workers
-from pylogd.storage import checkpoint
-from pylogd.storage.cleaner import LogCleaner
-from pylogd.storage.config import LogConfig
-from pylogd.storage.directory import DirectoryInUse, aside_name
-from pylogd.storage.manager import DuplicatePartition
-from pylogd.storage.settings import ManagerSettings
+from pylogd.storage import checkpoint_file
+from pylogd.storage.compaction.cleaner import LogCleaner
+from pylogd.storage.directories.directory import DirectoryInUse, aside_name
+from pylogd.storage.directories.log_manager import DuplicatePartition
+from pylogd.storage.directories.manager_settings import ManagerSettings
+from pylogd.storage.log_config import LogConfig
 from support.logs import NOW_MS, append, batch, read_all
 from support.managers import TOPIC_ID, manager, run, settle
 
@@ -35,9 +35,9 @@ def test_a_clean_stop_is_remembered_and_logs_load_when_asked_for() -> None:
             log.high_watermark = 1
         await first.close(broker_epoch=42)
         assert json.loads(files.read_bytes("/d/.kafka_cleanshutdown")) == {"version": 0, "brokerEpoch": 42}
-        assert files.read_bytes(f"/d/{checkpoint.RECOVERY_POINT}") == b"0\n3\nt 0 1\nt 1 2\nt 2 3\n"
-        assert files.read_bytes(f"/d/{checkpoint.HIGH_WATERMARK}") == b"0\n3\nt 0 1\nt 1 1\nt 2 1\n"
-        assert files.read_bytes(f"/d/{checkpoint.LOG_START_OFFSET}") == b"0\n0\n"
+        assert files.read_bytes(f"/d/{checkpoint_file.RECOVERY_POINT}") == b"0\n3\nt 0 1\nt 1 2\nt 2 3\n"
+        assert files.read_bytes(f"/d/{checkpoint_file.HIGH_WATERMARK}") == b"0\n3\nt 0 1\nt 1 1\nt 2 1\n"
+        assert files.read_bytes(f"/d/{checkpoint_file.LOG_START_OFFSET}") == b"0\n0\n"
 
         second = manager(files, ["/d"])
         assert not files.exists("/d/.kafka_cleanshutdown")
@@ -52,7 +52,7 @@ def test_a_clean_stop_is_remembered_and_logs_load_when_asked_for() -> None:
         assert second.get("t", 9) is None
         # Stopping without having loaded the others keeps what their checkpoints said.
         await second.close()
-        assert files.read_bytes(f"/d/{checkpoint.RECOVERY_POINT}") == b"0\n3\nt 0 1\nt 1 2\nt 2 3\n"
+        assert files.read_bytes(f"/d/{checkpoint_file.RECOVERY_POINT}") == b"0\n3\nt 0 1\nt 1 2\nt 2 3\n"
 
     run(main)
 
@@ -187,9 +187,9 @@ def test_a_new_partition_does_not_inherit_from_a_deleted_one() -> None:
         log.flush()
         log.high_watermark = 50
         log.delete_records_before(40)
-        for name in (checkpoint.RECOVERY_POINT, checkpoint.LOG_START_OFFSET, checkpoint.HIGH_WATERMARK):
+        for name in (checkpoint_file.RECOVERY_POINT, checkpoint_file.LOG_START_OFFSET, checkpoint_file.HIGH_WATERMARK):
             await logs.checkpoints.write_changed(name)
-        assert b"t 0 40" in files.read_bytes(f"/d/{checkpoint.LOG_START_OFFSET}")
+        assert b"t 0 40" in files.read_bytes(f"/d/{checkpoint_file.LOG_START_OFFSET}")
         logs.delete("t", 0)
         again = logs.create("t", 0)  # before the background had its turn
         append(again, batch(3))
@@ -215,11 +215,11 @@ def test_an_older_table_never_overtakes_a_newer_one() -> None:
             append(log, batch())
         log.flush()
         home = logs.directories[0]
-        name = checkpoint.RECOVERY_POINT
+        name = checkpoint_file.RECOVERY_POINT
         late = logs.checkpoints._job(home, name, {("t", 0): 10})
         log.truncate_to(4)
         late()
-        assert checkpoint.read_offsets(files, f"/d/{name}") == {("t", 0): 4}
+        assert checkpoint_file.read_offsets(files, f"/d/{name}") == {("t", 0): 4}
         await logs.close()
 
     run(main)
@@ -327,9 +327,9 @@ def test_checkpoints_follow_the_logs() -> None:
         log.delete_records_before(3)
         logs.start()
         for name, line in (
-            (checkpoint.RECOVERY_POINT, b"t 0 5"),
-            (checkpoint.LOG_START_OFFSET, b"t 0 3"),
-            (checkpoint.HIGH_WATERMARK, b"t 0 5"),
+            (checkpoint_file.RECOVERY_POINT, b"t 0 5"),
+            (checkpoint_file.LOG_START_OFFSET, b"t 0 3"),
+            (checkpoint_file.HIGH_WATERMARK, b"t 0 5"),
         ):
             async with asyncio.timeout(5):
                 while not files.exists(f"/d/{name}") or line not in files.read_bytes(f"/d/{name}"):
@@ -396,7 +396,7 @@ def test_a_truncation_lowers_the_recovery_point_on_disk_first() -> None:
             append(log, batch())
         log.flush()
         log.truncate_to(4)
-        assert checkpoint.read_offsets(files, f"/d/{checkpoint.RECOVERY_POINT}") == {("t", 0): 4}
+        assert checkpoint_file.read_offsets(files, f"/d/{checkpoint_file.RECOVERY_POINT}") == {("t", 0): 4}
         await logs.close()
 
     run(main)
@@ -411,8 +411,8 @@ def test_a_truncation_takes_the_compacted_part_back() -> None:
         log = logs.create("t", 0)
         for _ in range(10):
             append(log, batch())
-        path = f"/d/{checkpoint.CLEANER_OFFSET}"
-        checkpoint.write_offsets(files, path, {("t", 0): 8})
+        path = f"/d/{checkpoint_file.CLEANER_OFFSET}"
+        checkpoint_file.write_offsets(files, path, {("t", 0): 8})
         cleaner = LogCleaner(logs.loaded, files, logs.clock, logs.workers)
         logs.on_truncated = cleaner.truncated
         cleaner.start()
@@ -422,7 +422,7 @@ def test_a_truncation_takes_the_compacted_part_back() -> None:
             else:
                 log.truncate_to(offset)
             await settle()
-            assert checkpoint.read_offsets(files, path) == {("t", 0): kept}
+            assert checkpoint_file.read_offsets(files, path) == {("t", 0): kept}
         await cleaner.close()
         await logs.close()
 

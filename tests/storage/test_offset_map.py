@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pylogd.storage.offset_map import SLOT_BYTES, OffsetMap
+from pylogd.storage.compaction.offset_map import SLOT_BYTES, OffsetMap
 
 
 @given(puts=st.lists(st.tuples(st.binary(max_size=6), st.integers(0, 1 << 60)), max_size=60))

@@ -11,8 +11,8 @@ from pylogd.protocol import batch, control
 from pylogd.protocol.batch import SEQUENCE_MAX, Record
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileSystem
-from pylogd.storage import producer_snapshot
-from pylogd.storage.producers import BatchMeta, CompletedTxn, ProducerStates, read_marker
+from pylogd.storage.producers import producer_snapshot
+from pylogd.storage.producers.producer_state import BatchMeta, CompletedTxn, ProducerStates, read_marker
 from pylogd.storage.validation import Origin
 
 PID = 9

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.txnindex import AbortedTxn, CorruptTxnIndex, TransactionIndex
+from pylogd.storage.segments.txnindex import AbortedTxn, CorruptTxnIndex, TransactionIndex
 
 TXNS = [AbortedTxn(7, 0, 10, 11), AbortedTxn(8, 5, 15, 13), AbortedTxn(9, 18, 35, 25), AbortedTxn(7, 32, 50, 40)]
 

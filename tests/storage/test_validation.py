@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pylogd.protocol import batch, compression, control
 from pylogd.protocol.batch import Record
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.storage.config import LogConfig
+from pylogd.storage.log_config import LogConfig
 from pylogd.storage.validation import (
     InvalidRecords,
     Origin,

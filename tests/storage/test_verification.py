@@ -10,9 +10,9 @@ from pylogd.protocol.batch import BatchHeader, parse_header
 from pylogd.protocol.control import end_txn_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.producers import ProducerStates, read_marker
+from pylogd.storage.producers.producer_state import ProducerStates, read_marker
+from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 from pylogd.storage.validation import Origin
-from pylogd.storage.verification import UNVERIFIED, Guard
 
 PRODUCER = 7
 

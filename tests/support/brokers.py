@@ -18,8 +18,8 @@ from pylogd.metadata.registrations import Endpoint
 from pylogd.protocol.uuids import to_text
 from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.replicas import Replicas
-from pylogd.storage.cleaner import CleanerConfig, LogCleaner
-from pylogd.storage.manager import LogManager
+from pylogd.storage.compaction.cleaner import CleanerConfig, LogCleaner
+from pylogd.storage.directories.log_manager import LogManager
 
 from support.controllers import CLUSTER_ID, RunningController
 

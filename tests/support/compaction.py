@@ -8,14 +8,14 @@ from pylogd.protocol import batch, control
 from pylogd.protocol.batch import Record
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.cleaner import CleanerConfig, plan_job, swap_in
-from pylogd.storage.compaction import compact
-from pylogd.storage.compaction_job import CleanedGroup
-from pylogd.storage.config import LogConfig
-from pylogd.storage.dirtiness import examine
+from pylogd.storage.compaction.cleaner import CleanerConfig, plan_job, swap_in
+from pylogd.storage.compaction.compaction import compact
+from pylogd.storage.compaction.compaction_job import CleanedGroup
+from pylogd.storage.compaction.dirtiness import examine
 from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.loading import open_log
-from pylogd.storage.log import Log
+from pylogd.storage.log.log import Log
+from pylogd.storage.log_config import LogConfig
+from pylogd.storage.recovery.loading import open_log
 from pylogd.storage.validation import Origin
 
 RETENTION_MS = 1000

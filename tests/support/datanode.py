@@ -34,8 +34,8 @@ from pylogd.runtime.files import FileSystem
 from pylogd.runtime.loop import new_event_loop
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
-from pylogd.storage.config import LogConfig
-from pylogd.storage.manager import LogManager
+from pylogd.storage.directories.log_manager import LogManager
+from pylogd.storage.log_config import LogConfig
 
 from support.rawclient import Client
 from support.wait import eventually

@@ -10,11 +10,11 @@ from pylogd.protocol.batch import BatchHeader, Record, build_batch, check_crc, i
 from pylogd.protocol.control import end_txn_batch
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.config import LogConfig
 from pylogd.storage.environment import LogEnvironment
-from pylogd.storage.loading import open_log
-from pylogd.storage.log import AppendInfo, Log
-from pylogd.storage.scan import scan_batches
+from pylogd.storage.log.log import AppendInfo, Log
+from pylogd.storage.log_config import LogConfig
+from pylogd.storage.recovery.loading import open_log
+from pylogd.storage.segments.scan import scan_batches
 from pylogd.storage.validation import Origin
 
 NOW_MS = 1_700_000_000_000

@@ -10,9 +10,9 @@ from typing import Any
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import InlineWorkers
-from pylogd.storage.config import LogConfig
-from pylogd.storage.manager import LogManager
-from pylogd.storage.settings import ManagerSettings
+from pylogd.storage.directories.log_manager import LogManager
+from pylogd.storage.directories.manager_settings import ManagerSettings
+from pylogd.storage.log_config import LogConfig
 
 from support.logs import NOW_MS
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from pylogd.controller.raft.log_view import OffsetAndEpoch
 from pylogd.controller.raft.output import HardState
 from pylogd.protocol import batch as batches
-from pylogd.storage.epochs import EpochCache
+from pylogd.storage.log.leader_epochs import EpochCache
 
 
 class StoredBatch(NamedTuple):

@@ -14,7 +14,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
-from pylogd.storage.config import LogConfig
+from pylogd.storage.log_config import LogConfig
 
 from support.datanode import DataNode
 from support.wait import eventually

@@ -24,7 +24,7 @@ from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.workers import InlineWorkers
-from pylogd.storage.log import Log
+from pylogd.storage.log.log import Log
 from support.logs import new_log, read_all
 
 TOPIC_ID = bytes(range(16))

@@ -1,0 +1,1 @@
+"""Compaction: which log is dirty, who cleans it, and what stays."""

@@ -1,0 +1,1 @@
+"""The files of one segment: records, sparse indexes, aborted transactions."""
