@@ -15,7 +15,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from pylogd.broker.format import FormatError
+from pylogd.broker.cluster.formatting import FormatError
 from pylogd.config.broker import BrokerConfig
 from pylogd.runtime import log_lines
 from pylogd.runtime.files import DISK_FULL_ERRORS

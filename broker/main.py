@@ -152,7 +152,7 @@ def _dev(options: argparse.Namespace) -> int:
 
 
 def _format(options: argparse.Namespace, loaded: Loaded) -> int:
-    from pylogd.broker.format import FormatError, Formatter, parse_initial_controllers
+    from pylogd.broker.cluster.formatting import FormatError, Formatter, parse_initial_controllers
     from pylogd.runtime.clock import Clock
     from pylogd.runtime.files import FileSystem
 

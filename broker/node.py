@@ -15,20 +15,25 @@ from collections.abc import Callable
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
-from pylogd.broker import controller_listener
-from pylogd.broker.controller_channel import LocalChannel, RoutedChannel
-from pylogd.broker.controller_node import broker_endpoints, build_controller, build_driver, controller_endpoints
-from pylogd.broker.dispatch import Dispatcher
-from pylogd.broker.format import Directories, Formatter
+from pylogd.broker.admin.telemetry import ClientTelemetry
+from pylogd.broker.admin.topic_creation import TopicCreation
+from pylogd.broker.cluster import controller_listener
+from pylogd.broker.cluster.controller_assembly import (
+    broker_endpoints,
+    build_controller,
+    build_driver,
+    controller_endpoints,
+)
+from pylogd.broker.cluster.controller_channel import LocalChannel, RoutedChannel
+from pylogd.broker.cluster.formatting import Directories, Formatter
+from pylogd.broker.cluster.producer_ids import ProducerIds
+from pylogd.broker.cluster.publisher import MetadataPublisher
+from pylogd.broker.cluster.registration import BrokerLifecycle, register_controller
+from pylogd.broker.fetch.fetch_sessions import FetchSessions
 from pylogd.broker.handlers import SUPPORTED
-from pylogd.broker.isr_changes import IsrChanges
-from pylogd.broker.metadata import MetadataPublisher
-from pylogd.broker.producer_ids import ProducerIds
-from pylogd.broker.registration import BrokerLifecycle, register_controller
-from pylogd.broker.server import Server
-from pylogd.broker.sessions import FetchSessions
-from pylogd.broker.telemetry import ClientTelemetry
-from pylogd.broker.topic_creation import TopicCreation
+from pylogd.broker.network.dispatch import Dispatcher
+from pylogd.broker.network.server import Server
+from pylogd.broker.replicas.isr_changes import IsrChanges
 from pylogd.config.listeners import Endpoint
 from pylogd.controller.fast_fencing import FastFencing
 from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
@@ -257,7 +262,7 @@ class Node:
 
     async def _join_cluster(self, formatter: Formatter) -> None:
         """Format an empty node as part of the cluster it is told to use, or found that cluster."""
-        from pylogd.broker.joining import Unformatted, find_cluster
+        from pylogd.broker.cluster.joining import Unformatted, find_cluster
 
         config = self.config
         if config.is_controller:

@@ -27,7 +27,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pylogd.broker.connection import Connection
+    from pylogd.broker.network.connection import Connection
     from pylogd.metadata.registrations import Endpoint
 
 logger = logging.getLogger(__name__)

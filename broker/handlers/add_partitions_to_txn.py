@@ -25,7 +25,7 @@ from pylogd.protocol.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
     from pylogd.coordinators.transactions.transaction import TopicPartition
     from pylogd.coordinators.transactions.transaction_coordinator import Codes
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pylogd.broker.dispatch import RequestContext
-from pylogd.broker.leaders import missing_partition_code
+from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,

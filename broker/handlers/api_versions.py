@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.metadata.feature_levels import KRAFT_VERSION, SUPPORTED_FEATURES
 from pylogd.protocol.api import APIS
 from pylogd.protocol.errors import ErrorCode

@@ -17,7 +17,7 @@ from pylogd.protocol.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Deferred:

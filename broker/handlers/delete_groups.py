@@ -12,7 +12,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> Deferred:

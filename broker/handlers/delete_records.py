@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import Deferred, RequestContext
 from pylogd.broker.handlers.produce import INTERNAL_TOPICS
-from pylogd.broker.leaders import missing_partition_code
+from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

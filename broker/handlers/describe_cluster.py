@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.endpoints import broker_address
+from pylogd.broker.network.client_endpoints import broker_address
 from pylogd.metadata.operations import CLUSTER_OPERATIONS
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import describe_cluster as m
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2

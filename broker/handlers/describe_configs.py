@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.config import group, topic
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key, synonyms
 from pylogd.config.definition import ConfigKey

@@ -16,7 +16,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Deferred:

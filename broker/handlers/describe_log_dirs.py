@@ -16,7 +16,7 @@ import asyncio
 import logging
 from typing import Any
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import RequestContext
-from pylogd.broker.leaders import missing_partition_code
+from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_producers import (

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.topic_view import INTERNAL_TOPICS, ListenerView, missing_topic_code
+from pylogd.broker.admin.topic_view import INTERNAL_TOPICS, ListenerView, missing_topic_code
 from pylogd.metadata.operations import TOPIC_OPERATIONS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import describe_topic_partitions as m
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
     from pylogd.metadata.registrations import Topic
 
 

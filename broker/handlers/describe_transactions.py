@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.broker.network.dispatch import Deferred, RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.shard import Shard

@@ -11,7 +11,7 @@ The reply means that the decision is committed; the markers follow.
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.broker.network.dispatch import Deferred, RequestContext
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import Deferred, RequestContext
-from pylogd.broker.fetch_plan import CONSUMER, FetchParams, Plan, make_plan, warm
-from pylogd.broker.follower_session import FollowerView
-from pylogd.broker.isolation import reads_committed
-from pylogd.broker.leaders import add_leader_endpoint, current_leader
-from pylogd.broker.sessions import FetchContext, FetchTarget, IncrementalContext, open_context
+from pylogd.broker.fetch.fetch_plan import CONSUMER, FetchParams, Plan, make_plan, warm
+from pylogd.broker.fetch.fetch_sessions import FetchContext, FetchTarget, IncrementalContext, open_context
+from pylogd.broker.fetch.follower_view import FollowerView
+from pylogd.broker.fetch.isolation import reads_committed
+from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import (
     FetchableTopicResponse,

@@ -11,14 +11,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from pylogd.broker.endpoints import alive_broker_address
+from pylogd.broker.network.client_endpoints import alive_broker_address
 from pylogd.coordinators.shard.key_placement import partition_for
 from pylogd.protocol import uuids
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
 
 GROUP = 0
 TRANSACTION = 1

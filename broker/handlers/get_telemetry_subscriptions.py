@@ -5,8 +5,8 @@ Not advertised, because no receiver of the metrics is configured; a client that 
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import RequestContext
-from pylogd.broker.telemetry import COMPRESSION_TYPES
+from pylogd.broker.admin.telemetry import COMPRESSION_TYPES
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,

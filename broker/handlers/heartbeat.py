@@ -14,7 +14,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:

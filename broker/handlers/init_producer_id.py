@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.broker.network.dispatch import Deferred, RequestContext
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse

@@ -20,7 +20,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 #: Before, a protocol name cannot be null.

@@ -20,7 +20,7 @@ from pylogd.protocol.messages.leave_group import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 _MANY = 3
 

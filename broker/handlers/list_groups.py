@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pylogd.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: ListGroupsRequest) -> Deferred:

@@ -21,9 +21,9 @@ from collections import Counter
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import RequestContext
-from pylogd.broker.isolation import reads_committed
-from pylogd.broker.leaders import missing_partition_code
+from pylogd.broker.fetch.isolation import reads_committed
+from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.list_offsets import (
     ListOffsetsPartition,

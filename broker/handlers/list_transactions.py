@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.broker.network.dispatch import Deferred, RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.transactions.transaction import LABELS, Transaction

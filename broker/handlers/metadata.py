@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.endpoints import broker_address
-from pylogd.broker.topic_view import INTERNAL_TOPICS, ListenerView, metadata_partitions, missing_topic_code
+from pylogd.broker.admin.topic_view import INTERNAL_TOPICS, ListenerView, metadata_partitions, missing_topic_code
+from pylogd.broker.network.client_endpoints import broker_address
 from pylogd.metadata.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.metadata import (
@@ -25,7 +25,7 @@ from pylogd.protocol.messages.metadata import (
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
 
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:

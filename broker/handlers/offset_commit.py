@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import Deferred
+from pylogd.broker.network.dispatch import Deferred
 from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode
@@ -26,7 +26,7 @@ from pylogd.protocol.messages.offset_commit import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
     from pylogd.coordinators.shard.shard import Shard
 
 _TOPIC_IDS = 10

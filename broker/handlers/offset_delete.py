@@ -14,7 +14,7 @@ from pylogd.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred:

@@ -31,7 +31,7 @@ from pylogd.protocol.messages.offset_fetch import (
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 _WHOLE_ERROR = 2
 _GROUPS = 8

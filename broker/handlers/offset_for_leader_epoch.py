@@ -7,8 +7,8 @@
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import RequestContext
-from pylogd.broker.leaders import missing_partition_code
+from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,

@@ -23,8 +23,8 @@ from collections.abc import Awaitable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import CloseConnection, Deferred, RequestContext
-from pylogd.broker.leaders import add_leader_endpoint, current_leader, missing_partition_code
+from pylogd.broker.network.dispatch import CloseConnection, Deferred, RequestContext
+from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader, missing_partition_code
 from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS, batch_end
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.produce import (
@@ -39,7 +39,7 @@ from pylogd.protocol.messages.produce import (
 from pylogd.storage.validation import InvalidRecords, validate_produce_records
 
 if TYPE_CHECKING:
-    from pylogd.broker.handlers.produce_admission import Admission
+    from pylogd.broker.produce.admission import Admission
     from pylogd.replication.partition import Partition
 
 _LOGGER = logging.getLogger("pylogd.broker")
@@ -72,7 +72,7 @@ def handle(
 ) -> ProduceResponse | Deferred | Awaitable[ProduceResponse | None] | None:
     if not _check_transactional(request):
         return _append(ctx, request, None)
-    from pylogd.broker.handlers.produce_admission import Admission
+    from pylogd.broker.produce.admission import Admission
 
     admission = Admission(ctx, request)
     if admission.ask() and not admission.concurrent:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 

@@ -15,7 +15,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
 
 
 def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:

@@ -26,7 +26,7 @@ from pylogd.protocol.uuids import ZERO
 from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.dispatch import Deferred, RequestContext
     from pylogd.coordinators.shard.shard import Shard
 
 _LOADING_KNOWN = 2

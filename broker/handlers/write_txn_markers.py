@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.broker.dispatch import Deferred, RequestContext
+from pylogd.broker.network.dispatch import Deferred, RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.transactions.marker_append import Marker, append_marker
 from pylogd.protocol.errors import ErrorCode

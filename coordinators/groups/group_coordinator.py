@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from pylogd.broker.dispatch import Deferred
+from pylogd.broker.network.dispatch import Deferred
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.key_placement import partition_for
 from pylogd.coordinators.shard.shard import Shard

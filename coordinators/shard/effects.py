@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.broker.dispatch import Deferred
+from pylogd.broker.network.dispatch import Deferred
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, encode_record
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, plain_record_size

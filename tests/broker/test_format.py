@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from pylogd.broker import meta_properties
-from pylogd.broker.format import (
+from pylogd.broker.cluster import meta_properties
+from pylogd.broker.cluster.formatting import (
     BOOTSTRAP_NAME,
     FIRST_SNAPSHOT,
     METADATA_PARTITION,
@@ -20,7 +20,7 @@ from pylogd.broker.format import (
     bootstrap_batches,
     parse_initial_controllers,
 )
-from pylogd.broker.meta_properties import MetaProperties
+from pylogd.broker.cluster.meta_properties import MetaProperties
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.metadata.record_batches import decode_batches

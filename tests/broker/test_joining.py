@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.broker.joining import Answer, decide
+from pylogd.broker.cluster.joining import Answer, decide
 
 FORMATTED = Answer("the-cluster", 7)
 

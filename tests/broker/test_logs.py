@@ -24,7 +24,7 @@ def stream() -> Iterator[io.StringIO]:
 
 def test_text_lines_have_time_level_logger_message_and_fields(stream: io.StringIO) -> None:
     log_lines.configure("INFO", "text", stream)
-    logger = logging.getLogger("pylogd.broker.server")
+    logger = logging.getLogger("pylogd.broker.network.server")
     logger.info("opened %d", 3, extra=log_lines.fields(peer="10.0.0.1:5", reason="too long", empty=""))
     logger.debug("not shown")
     time, rest = stream.getvalue().split(" ", 1)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from pylogd import __version__
 from pylogd.broker import main as command
-from pylogd.broker import meta_properties
+from pylogd.broker.cluster import meta_properties
 from pylogd.config.docs import reference
 from support.broker import Pylogd
 from support.pause import pause

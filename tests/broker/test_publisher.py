@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.broker import metadata
+from pylogd.broker.cluster import publisher
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (
     create_partitions,
@@ -87,7 +87,7 @@ def test_deleted_and_recreated_under_the_same_name(tmp_path: Path) -> None:
 
 
 def test_many_partitions_do_not_hold_the_loop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "SLICE_SECONDS", 0.0)
+    monkeypatch.setattr(publisher, "SLICE_SECONDS", 0.0)
 
     async def main() -> None:
         async with RunningBroker(tmp_path) as broker:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.broker.repeated_commit import RepeatedCommits
+from pylogd.broker.commit.commit_template import RepeatedCommits
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import join_group, offset_commit, offset_fetch
 from support.datanode import DataNode

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.broker.repeated_fetch import RepeatedFetches
+from pylogd.broker.fetch.fetch_template import RepeatedFetches
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from support.datanode import DataNode

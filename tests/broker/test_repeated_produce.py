@@ -9,9 +9,9 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker.dispatch import Deferred, RequestContext, Route
 from pylogd.broker.handlers import produce
-from pylogd.broker.repeated_produce import RepeatedProduce
+from pylogd.broker.network.dispatch import Deferred, RequestContext, Route
+from pylogd.broker.produce.produce_template import RepeatedProduce
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.batch import Record, build_batch, iter_headers
 from pylogd.protocol.codec import encode

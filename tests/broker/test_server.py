@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.broker.dispatch import Dispatcher
 from pylogd.broker.handlers import SUPPORTED
+from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.config.listeners import Endpoint
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -338,7 +338,7 @@ def test_who_does_not_read_is_hung_up_on(made: Any) -> None:
 
 
 def test_announcements_do_not_keep_others_out(made: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("pylogd.broker.connection._PATIENCE_S", 0.2)
+    monkeypatch.setattr("pylogd.broker.network.connection._PATIENCE_S", 0.2)
     node = made(queued_max_request_bytes="300000")
     node.create_topic("t", max_message_bytes=2_000_000)
     with node.client() as talker, node.client() as producer:

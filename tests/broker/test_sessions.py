@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from pylogd.broker.sessions import EVICTION_MS, FetchSessions, FetchTarget, next_epoch
+from pylogd.broker.fetch.fetch_sessions import EVICTION_MS, FetchSessions, FetchTarget, next_epoch
 from pylogd.protocol.messages.fetch import FetchPartition
 from pylogd.runtime.clock import ManualClock
 

@@ -18,7 +18,7 @@ from support.paths import CHECKOUT
 FOLDERS = ("broker", "controller", "storage", "replication", "runtime", "api")
 # These list keys for reasons other than acting on them.
 LISTS = (
-    "broker/config_admin.py",
+    "broker/admin/config_admin.py",
     "controller/config_rules.py",
     "broker/handlers/describe_configs.py",
     "storage/log_config.py",

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.broker import fetch_plan
+from pylogd.broker.fetch import fetch_plan
 from pylogd.controller.decide.partition_change import PartitionChange
 from pylogd.controller.driver import QuorumDriver
 from pylogd.protocol.errors import ErrorCode

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from pylogd.broker.format import Formatter
+from pylogd.broker.cluster.formatting import Formatter
 from pylogd.broker.node import Node
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.raft.leader import Leader

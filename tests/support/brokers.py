@@ -7,10 +7,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from pylogd.broker.controller_channel import LocalChannel
-from pylogd.broker.metadata import MetadataPublisher
-from pylogd.broker.registration import BrokerLifecycle
-from pylogd.broker.topic_creation import TopicCreation
+from pylogd.broker.admin.topic_creation import TopicCreation
+from pylogd.broker.cluster.controller_channel import LocalChannel
+from pylogd.broker.cluster.publisher import MetadataPublisher
+from pylogd.broker.cluster.registration import BrokerLifecycle
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.driver import QuorumDriver
 from pylogd.metadata.image import ClusterImage

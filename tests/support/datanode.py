@@ -14,12 +14,12 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, TypeVar
 
-from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.admin.telemetry import ClientTelemetry
+from pylogd.broker.cluster.producer_ids import ProducerIds
+from pylogd.broker.fetch.fetch_sessions import FetchSessions
 from pylogd.broker.handlers import SUPPORTED
-from pylogd.broker.producer_ids import ProducerIds
-from pylogd.broker.server import Server
-from pylogd.broker.sessions import FetchSessions
-from pylogd.broker.telemetry import ClientTelemetry
+from pylogd.broker.network.dispatch import Dispatcher
+from pylogd.broker.network.server import Server
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.coordinators.groups.group_coordinator import GroupCoordinator

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from pylogd.broker.isr_changes import IsrChanges
+from pylogd.broker.replicas.isr_changes import IsrChanges
 from pylogd.metadata.registrations import Broker, Endpoint, Partition, Topic
 from pylogd.protocol.errors import ErrorCode
 from pylogd.replication.fetchers import Fetchers

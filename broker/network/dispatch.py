@@ -18,8 +18,8 @@ from pylogd.protocol.codec import decoder, encoder
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
-    from pylogd.broker.connection import Connection
     from pylogd.broker.handlers import Handler
+    from pylogd.broker.network.connection import Connection
 
 _LOGGER = logging.getLogger("pylogd.broker")
 

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.dynamic import usable, validate_change
 from pylogd.config.errors import ConfigError

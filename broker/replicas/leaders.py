@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.endpoints import alive_broker_address
+from pylogd.broker.network.client_endpoints import alive_broker_address
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
 
 
 def missing_partition_code(node: Any, topic: str | bytes, index: int) -> ErrorCode:

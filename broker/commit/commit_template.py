@@ -17,15 +17,15 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import error_response
 from pylogd.broker.handlers.offset_commit import CommitReply
+from pylogd.broker.network.dispatch import error_response
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.broker.connection import Connection
-    from pylogd.broker.dispatch import RequestContext, Route
+    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.network.dispatch import RequestContext, Route
     from pylogd.coordinators.shard.effects import Effects
     from pylogd.protocol.messages.offset_commit import OffsetCommitRequest
 

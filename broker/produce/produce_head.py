@@ -7,14 +7,14 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pylogd.broker.dispatch import RequestContext
 from pylogd.broker.handlers.produce import with_leaders
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.connection import Connection
-    from pylogd.broker.dispatch import Route
+    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.network.dispatch import Route
     from pylogd.protocol.messages.produce import ProduceRequest
     from pylogd.replication.partition import Partition
     from pylogd.storage.log.log import AppendInfo

@@ -18,8 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
-from pylogd.broker import meta_properties
-from pylogd.broker.meta_properties import MetaProperties
+from pylogd.broker.cluster import meta_properties
+from pylogd.broker.cluster.meta_properties import MetaProperties
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.protocol import uuids

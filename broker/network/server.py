@@ -14,8 +14,8 @@ from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.connection import Connection
-from pylogd.broker.dispatch import Dispatcher
+from pylogd.broker.network.connection import Connection
+from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.config.listeners import Endpoint
 from pylogd.runtime.log_lines import Repeats, fields
 

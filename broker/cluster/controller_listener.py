@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker import envelope
+from pylogd.broker.cluster import envelope
 from pylogd.broker.handlers import Handler
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
@@ -14,7 +14,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.failures import error_response as controller_error
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
@@ -54,7 +54,7 @@ class ControllerHandler(Handler):
     """A row of the table whose module is this one."""
 
     def load(self) -> ModuleType:
-        from pylogd.broker import controller_listener
+        from pylogd.broker.cluster import controller_listener
 
         return controller_listener
 

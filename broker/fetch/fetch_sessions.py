@@ -17,7 +17,7 @@ from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchRequest,
 if TYPE_CHECKING:
     from random import Random
 
-    from pylogd.broker.follower_session import FollowerView
+    from pylogd.broker.fetch.follower_view import FollowerView
     from pylogd.runtime.clock import Clock
 
 NO_SESSION = 0

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from pylogd.broker.format import same_place
+from pylogd.broker.cluster.formatting import same_place
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap

@@ -13,7 +13,7 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:

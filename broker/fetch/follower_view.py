@@ -15,11 +15,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.fetch_plan import FetchParams, Plan, make_plan, note_progress
+from pylogd.broker.fetch.fetch_plan import FetchParams, Plan, make_plan, note_progress
 from pylogd.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
-    from pylogd.broker.sessions import FetchTarget, Key
+    from pylogd.broker.fetch.fetch_sessions import FetchTarget, Key
     from pylogd.replication.partition import Partition
 
 

@@ -17,7 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.directory_assignment import DirectoryAssignment
+from pylogd.broker.replicas.directory_assignment import DirectoryAssignment
 from pylogd.config import dynamic
 from pylogd.config import topic as topic_config
 from pylogd.metadata.delta import ImageDelta, difference

@@ -20,13 +20,13 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.produce_head import NO_TAGS, Head, records_of
+from pylogd.broker.produce.produce_head import NO_TAGS, Head, records_of
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage.log.log import AppendInfo
 
 if TYPE_CHECKING:
-    from pylogd.broker.connection import Connection
-    from pylogd.broker.dispatch import Route
+    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.network.dispatch import Route
     from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
     from pylogd.replication.partition import Partition
     from pylogd.storage.log.placing import Placement

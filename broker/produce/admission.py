@@ -12,8 +12,8 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pylogd.broker.dispatch import RequestContext
 from pylogd.broker.handlers.produce import Unverified
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.coordinators.transactions.verifier import Operation, Question
 from pylogd.protocol.batch import HEADER_SIZE
 from pylogd.protocol.errors import ErrorCode, KafkaError

@@ -21,9 +21,9 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pylogd.broker.dispatch import RequestContext
+from pylogd.broker.fetch.fetch_sessions import IncrementalContext, next_epoch
 from pylogd.broker.handlers.fetch import FollowerPoll, fetch_params
-from pylogd.broker.sessions import IncrementalContext, next_epoch
+from pylogd.broker.network.dispatch import RequestContext
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import KafkaError
 from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -32,10 +32,10 @@ from pylogd.runtime.files import ColdRead
 from pylogd.runtime.stream import INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
-    from pylogd.broker.connection import Connection
-    from pylogd.broker.dispatch import Route
-    from pylogd.broker.follower_session import FollowerView
-    from pylogd.broker.sessions import FetchSession, FetchTarget
+    from pylogd.broker.fetch.fetch_sessions import FetchSession, FetchTarget
+    from pylogd.broker.fetch.follower_view import FollowerView
+    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.network.dispatch import Route
     from pylogd.protocol.messages.fetch import FetchRequest
     from pylogd.replication.partition import Partition
 

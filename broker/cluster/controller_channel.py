@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker import envelope
+from pylogd.broker.cluster import envelope
 from pylogd.controller.service import SERVED, Controller, ControllerContext
 from pylogd.protocol.api import ApiKey, request_class, response_class
 from pylogd.protocol.codec import decode, encode
@@ -25,7 +25,7 @@ from pylogd.protocol.failures import error_response
 from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from pylogd.broker.dispatch import RequestContext
+    from pylogd.broker.network.dispatch import RequestContext
     from pylogd.controller.stream import MetadataSubscriber
     from pylogd.runtime.network import Network
 

@@ -13,8 +13,8 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.leaders import missing_partition_code
-from pylogd.broker.sessions import Answer, FetchTarget
+from pylogd.broker.fetch.fetch_sessions import Answer, FetchTarget
+from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from pylogd.runtime.files import ColdRead, FileRange

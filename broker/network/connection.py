@@ -22,17 +22,17 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.dispatch import CloseConnection, Deferred, RequestContext, Route, failure_response
+from pylogd.broker.network.dispatch import CloseConnection, Deferred, RequestContext, Route, failure_response
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
 
 if TYPE_CHECKING:
-    from pylogd.broker.repeated_commit import RepeatedCommits
-    from pylogd.broker.repeated_commit import WaitingReply as WaitingCommit
-    from pylogd.broker.repeated_fetch import RepeatedFetches, WaitingFetch
-    from pylogd.broker.repeated_produce import RepeatedProduce, WaitingReply
-    from pylogd.broker.server import BoundListener
+    from pylogd.broker.commit.commit_template import RepeatedCommits
+    from pylogd.broker.commit.commit_template import WaitingReply as WaitingCommit
+    from pylogd.broker.fetch.fetch_template import RepeatedFetches, WaitingFetch
+    from pylogd.broker.network.server import BoundListener
+    from pylogd.broker.produce.produce_template import RepeatedProduce, WaitingReply
     from pylogd.runtime.stream import Stream
 
 _LOGGER = logging.getLogger("pylogd.broker")
@@ -273,7 +273,7 @@ class Connection:
     def _learn(self, key_and_version: int, route: Route, frame: memoryview, request: Any, response: Any) -> None:
         """A Produce was handled: others like it may be appended without being decoded."""
         if self._repeated is None:
-            from pylogd.broker.repeated_produce import RepeatedProduce
+            from pylogd.broker.produce.produce_template import RepeatedProduce
 
             self._repeated = RepeatedProduce(self)
         self._repeated.learn(key_and_version, route, frame, request, response)
@@ -468,10 +468,10 @@ class Connection:
 
 def _forms_of(key: ApiKey) -> type[RepeatedCommits | RepeatedFetches]:
     if key is ApiKey.FETCH:
-        from pylogd.broker.repeated_fetch import RepeatedFetches
+        from pylogd.broker.fetch.fetch_template import RepeatedFetches
 
         return RepeatedFetches
-    from pylogd.broker.repeated_commit import RepeatedCommits
+    from pylogd.broker.commit.commit_template import RepeatedCommits
 
     return RepeatedCommits
 

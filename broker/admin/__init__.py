@@ -1,0 +1,1 @@
+"""Topics, configs and telemetry as administrators see them."""

@@ -1,0 +1,1 @@
+"""OffsetCommit that repeats itself."""

@@ -1,0 +1,1 @@
+"""Fetch: sessions, the plan of an answer, and waiting for data."""

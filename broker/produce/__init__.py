@@ -1,0 +1,1 @@
+"""Produce: may it be appended, the append, and the acknowledgement."""

@@ -1,0 +1,1 @@
+"""Replicas of this broker: their roles, their in-sync replicas, their directories."""
