@@ -19,7 +19,7 @@ RUN_READY := $(VENV)/.ready-run-$(HASH)
 DEV_READY := $(VENV)/.ready-dev-$(HASH)
 WHEEL_READY := $(WHEEL_VENV)/.ready-$(HASH)
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
-PACKAGES := api protocol runtime config metadata rpc storage replication controller coordinators broker spark_connector
+PACKAGES := api protocol runtime config metadata rpc storage replication controller coordinators broker audit cli spark_connector
 SOURCES := $(shell find $(PACKAGES) -name '*.py' -o -name py.typed)
 
 # The newest Python from 3.11 on that answers; PYTHON=... chooses another.

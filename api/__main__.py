@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from pylogd.broker import main as broker
+from pylogd.cli import main as broker
 
 
 def main() -> NoReturn:

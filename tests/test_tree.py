@@ -23,6 +23,8 @@ PACKAGES = [
     "controller",
     "coordinators",
     "broker",
+    "audit",
+    "cli",
     "spark_connector",
 ]
 

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 from pylogd import __version__
-from pylogd.broker import main as command
 from pylogd.broker.cluster import meta_properties
+from pylogd.cli import main as command
 from pylogd.config.docs import reference
 from support.broker import Pylogd
 from support.pause import pause
@@ -114,7 +114,7 @@ def test_a_static_quorum_has_no_initial_controllers(here: Path, capsys: pytest.C
 
 def test_the_installed_command_exits_with_the_code(here: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "pylogd.broker.main", "--set", "nope=1"], capture_output=True, text=True, timeout=60
+        [sys.executable, "-m", "pylogd.cli.main", "--set", "nope=1"], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
     assert done.stderr == "pylogd: --set: unknown configuration nope\n"

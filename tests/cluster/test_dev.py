@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
-from pylogd.broker import dev
+from pylogd.cli import dev
 from support.ports import free_ports
 from support.wait import eventually
 
@@ -23,7 +23,7 @@ class DevCluster:
     """The command as a person runs it; its output is read as it comes."""
 
     def __init__(self, folder: Path, *options: str) -> None:
-        command = [sys.executable, "-P", "-m", "pylogd.broker.main", "dev", *options]
+        command = [sys.executable, "-P", "-m", "pylogd.cli.main", "dev", *options]
         self.process = subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True)
         self.lines: list[str] = []
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -105,7 +105,7 @@ def test_given_ports_and_no_folder(tmp_path: Path) -> None:
 
 def test_a_folder_with_other_data_is_refused(tmp_path: Path) -> None:
     (tmp_path / "meta.properties").write_text("version=1\n")
-    command = [sys.executable, "-P", "-m", "pylogd.broker.main", "dev", "--data", str(tmp_path)]
+    command = [sys.executable, "-P", "-m", "pylogd.cli.main", "dev", "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert "holds the data of a single node" in done.stderr

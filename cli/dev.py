@@ -123,7 +123,7 @@ class _Cluster:
         return 0 if self._stopping and not any(codes) else 1
 
     async def _start(self, path: Path) -> asyncio.subprocess.Process:
-        command = [sys.executable, "-P", "-m", "pylogd.broker.main", "--config", str(path)]
+        command = [sys.executable, "-P", "-m", "pylogd.cli.main", "--config", str(path)]
         for override in self._overrides:
             command += ["--set", override]
         # A session of its own: Ctrl-C reaches this process alone, which then stops the nodes in good order.

@@ -123,7 +123,7 @@ def _read(path: str) -> str:
 
 
 def _serve(options: argparse.Namespace, loaded: Loaded) -> int:
-    from pylogd.broker.daemon import serve
+    from pylogd.cli.daemon import serve
     from pylogd.runtime import log_lines
 
     config = loaded.config
@@ -139,7 +139,7 @@ def _serve(options: argparse.Namespace, loaded: Loaded) -> int:
 def _dev(options: argparse.Namespace) -> int:
     from pathlib import Path
 
-    from pylogd.broker import dev
+    from pylogd.cli import dev
 
     if options.brokers < 1:
         print("pylogd: --brokers: expected at least 1", file=sys.stderr)
