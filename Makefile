@@ -59,7 +59,7 @@ soak: lint
 	PYLOGD_SOAK=1 $(BIN)/python -m pytest $(WORKERS) --timeout 7200 $(ARGS)
 
 simulate: $(DEV_READY)
-	cd tests && ../$(BIN)/python -m support.$(SIMULATION)_simulation $(SEED) $(ARGS)
+	cd tests && ../$(BIN)/python -m simulation.$(SIMULATION)_simulation $(SEED) $(ARGS)
 
 bench: $(DEV_READY)
 	$(BIN)/python -m bench $(ARGS)

@@ -25,7 +25,10 @@ settings.load_profile("pylogd")
 
 # Cheap first: a broken codec should not be found by a Spark job. Of the dear ones, those that must stay together in one
 # worker come first, so that the other worker is busy to the end.
-ORDER = ["test_tree.py", "protocol", "runtime", "config", "storage", "replication", "controller", "broker", "api"]
+ORDER = [
+    "test_tree.py", "protocol", "runtime", "config", "metadata", "rpc", "storage", "replication", "controller",
+    "coordinators", "broker", "audit", "cli",
+]  # fmt: skip
 LAST = ["spark", "jvm", "cluster", "clients", "crash", "fuzz"]
 # What only one worker may have: all tests that ask for it run there, one after another.
 ONE_FOR_ALL = ["spark", "cluster"]

@@ -16,8 +16,9 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.replication.fetcher import Fetcher
 from pylogd.replication.partition import Partition
 from pylogd.replication.waiters import Waiters
-from support.broker_simulation import Simulation, fingerprint
 from support.scale import scaled
+
+from simulation.broker_simulation import Simulation, fingerprint
 
 SEEDS = scaled(test=20, soak=500)
 CHUNKS = scaled(test=5, soak=50)
@@ -46,7 +47,7 @@ def test_the_same_seed_is_the_same_run() -> None:
     here = fingerprint(seed)
     assert here != fingerprint(seed + 1)
     for hash_seed in ("1", "2"):
-        command = [sys.executable, "-m", "support.broker_simulation", str(seed), "--fingerprint"]
+        command = [sys.executable, "-m", "simulation.broker_simulation", str(seed), "--fingerprint"]
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
         there = subprocess.run(command, cwd=TESTS, env=environment, capture_output=True, text=True, check=True)
         assert there.stdout.strip() == here

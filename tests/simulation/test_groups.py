@@ -12,8 +12,9 @@ from pylogd.coordinators.groups.groups import GroupState
 from pylogd.coordinators.groups.offsets import Offsets
 from pylogd.coordinators.shard.shard import Shard
 from pylogd.coordinators.shard.shards import CoordinatorRuntime
-from support.group_simulation import GroupSimulation
 from support.scale import scaled
+
+from simulation.group_simulation import GroupSimulation
 
 SEEDS = scaled(test=4, soak=300)
 CHUNKS = scaled(test=2, soak=30)
@@ -29,7 +30,7 @@ def test_groups_survive(chunk: int) -> None:
         try:
             simulation.run()
         except BaseException as failure:
-            replay = f"cd tests && python -m support.group_simulation {seed}"
+            replay = f"cd tests && python -m simulation.group_simulation {seed}"
             raise AssertionError(f"seed {seed} fails, replay it with: {replay}") from failure
         joins += sum(book.joins for book in simulation.clients.books)
         commits += sum(len(book.commits) for book in simulation.clients.books)

@@ -12,10 +12,11 @@ from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.majority import majority_offset
 from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, RaftError
-from support.raft_disk import Disk
-from support.raft_invariants import Violation
-from support.raft_simulation import Cluster
 from support.scale import scaled
+
+from simulation.raft_disk import Disk
+from simulation.raft_invariants import Violation
+from simulation.raft_simulation import Cluster
 
 SEEDS = scaled(test=300, soak=10_000)
 CHUNKS = 10

@@ -11,7 +11,8 @@ from pylogd.coordinators.transactions.transactions import TransactionsState
 from pylogd.protocol.errors import ErrorCode
 from pylogd.storage.log.log import Log
 from support.scale import scaled
-from support.transaction_simulation import TransactionSimulation
+
+from simulation.transaction_simulation import TransactionSimulation
 
 SEEDS = scaled(test=6, soak=300)
 CHUNKS = scaled(test=3, soak=30)
@@ -27,7 +28,7 @@ def test_transactions_survive(chunk: int) -> None:
         try:
             simulation.run()
         except BaseException as failure:
-            replay = f"cd tests && python -m support.transaction_simulation {seed}"
+            replay = f"cd tests && python -m simulation.transaction_simulation {seed}"
             raise AssertionError(f"seed {seed} fails, replay it with: {replay}") from failure
         committed += sum(len(producer.committed) for producer in simulation.clients.producers)
     assert committed > SEEDS // CHUNKS * 20

@@ -18,7 +18,7 @@ from pylogd.controller.raft.settings import RaftSettings
 from pylogd.controller.raft.voters import History, Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode
-from support.raft_disk import Disk, SimulatedLog
+from simulation.raft_disk import Disk, SimulatedLog
 
 A, B = ReplicaKey(1, b"a" * 16), ReplicaKey(2, b"b" * 16)
 

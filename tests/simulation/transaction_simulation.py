@@ -1,4 +1,4 @@
-"""The simulated cluster with transactions: `python -m support.transaction_simulation SEED` replays one seed."""
+"""The simulated cluster with transactions: `python -m simulation.transaction_simulation SEED` replays one seed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 from pylogd.protocol import batch as batches
 from pylogd.protocol.control import ControlType, control_type
 
-from support.broker_invariants import Ledger, Violation
-from support.broker_simulation import Host, Simulation
-from support.transaction_workload import TransactionClients
+from simulation.broker_invariants import Ledger, Violation
+from simulation.broker_simulation import Host, Simulation
+from simulation.transaction_workload import TransactionClients
 
 
 class TransactionSimulation(Simulation):

@@ -23,8 +23,8 @@ from pylogd.protocol.messages import (
 )
 from pylogd.rpc.peer import PeerError
 
-from support.broker_invariants import Violation
-from support.broker_workload import _AGAIN, FETCH_VERSION, Clients
+from simulation.broker_invariants import Violation
+from simulation.broker_workload import _AGAIN, FETCH_VERSION, Clients
 
 TRANSACTION_TIMEOUT_MS = 5000
 _COORDINATOR_MOVED = {

@@ -15,9 +15,9 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import end_txn, metadata, offset_commit, offset_fetch, txn_offset_commit
 from pylogd.rpc.peer import PeerError
 
-from support.broker_invariants import Violation
-from support.group_invariants import Book
-from support.transaction_workload import _LOST, Lost, Producer, TransactionClients
+from simulation.broker_invariants import Violation
+from simulation.group_invariants import Book
+from simulation.transaction_workload import _LOST, Lost, Producer, TransactionClients
 
 SLOTS = 3
 #: How often a member is slow, and for how long: longer than its session.
@@ -284,7 +284,7 @@ class GroupClients(TransactionClients):
             await self._pause()
 
     async def _live(self, book: Book, slot: str, static: bool) -> None:
-        from support.group_members import KINDS
+        from simulation.group_members import KINDS
 
         chance = self._simulation.world.chance
         while self.reading:

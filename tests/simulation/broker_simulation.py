@@ -26,9 +26,9 @@ from pylogd.runtime.simulated_loop import SimulatedClock, SimulatedLoop, World
 from pylogd.runtime.simulated_network import Internet, SimulatedNetwork
 from pylogd.runtime.simulated_workers import SimulatedWorkers
 
-from support.broker_faults import Faults
-from support.broker_invariants import Invariants, Violation
-from support.broker_workload import PASSING, Clients
+from simulation.broker_faults import Faults
+from simulation.broker_invariants import Invariants, Violation
+from simulation.broker_workload import PASSING, Clients
 
 CLUSTER_ID = "c2ltdWxhdGVkLWNsdXN0ZQ"
 START_S = 30.0

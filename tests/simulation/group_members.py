@@ -12,8 +12,8 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import consumer_group_heartbeat, heartbeat, join_group, leave_group, sync_group
 from pylogd.protocol.messages.consumer_protocol import ConsumerProtocolSubscription
 
-from support.broker_invariants import Violation
-from support.group_workload import Ended, GroupClients, Life, Refused
+from simulation.broker_invariants import Violation
+from simulation.group_workload import Ended, GroupClients, Life, Refused
 
 SESSION_MS = 2500
 REBALANCE_MS = 3000

@@ -27,8 +27,8 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.control import ControlType
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
-from support.raft_disk import Disk, SimulatedLog
-from support.raft_invariants import Invariants, Violation
+from simulation.raft_disk import Disk, SimulatedLog
+from simulation.raft_invariants import Invariants, Violation
 
 LISTENER = "CONTROLLER"
 CLUSTER_ID = "simulated"

@@ -9,10 +9,10 @@ from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.majority import majority_size
 from pylogd.protocol.api import ApiKey
 
-from support.raft_disk import StoredBatch
+from simulation.raft_disk import StoredBatch
 
 if TYPE_CHECKING:
-    from support.raft_simulation import Cluster, Machine
+    from simulation.raft_simulation import Cluster, Machine
 
 
 class Violation(AssertionError):

@@ -16,7 +16,7 @@ from pylogd.coordinators.shard.record_pairs import decode_record
 from pylogd.protocol import batch as batches
 from pylogd.protocol.control import ControlType, control_type
 
-from support.broker_invariants import Violation
+from simulation.broker_invariants import Violation
 
 _CLASSIC, _EPOCH, _CURRENT = 2, 3, 8
 _LEFT_STATIC = -2

@@ -1,4 +1,4 @@
-"""The simulated cluster with groups and transactions: `python -m support.group_simulation SEED` replays one seed."""
+"""The simulated cluster with groups and transactions: `python -m simulation.group_simulation SEED` replays one seed."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Any
 
 from pylogd.protocol import batch as batches
 
-from support.broker_invariants import Ledger, Violation
-from support.broker_simulation import Host
-from support.group_invariants import Book, GroupLog
-from support.group_members import SESSION_MS
-from support.group_workload import GroupClients
-from support.transaction_simulation import TransactionSimulation, decided
+from simulation.broker_invariants import Ledger, Violation
+from simulation.broker_simulation import Host
+from simulation.group_invariants import Book, GroupLog
+from simulation.group_members import SESSION_MS
+from simulation.group_workload import GroupClients
+from simulation.transaction_simulation import TransactionSimulation, decided
 
 OFFSETS_TOPIC = "__consumer_offsets"
 OFFSETS_PARTITIONS = 2

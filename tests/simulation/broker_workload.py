@@ -21,7 +21,7 @@ from pylogd.rpc.peer import Peer, PeerError
 from pylogd.runtime.simulated_loop import SimulatedLoop
 from pylogd.runtime.simulated_network import SimulatedNetwork
 
-from support.broker_invariants import Violation
+from simulation.broker_invariants import Violation
 
 PRODUCE_VERSION = 11
 FETCH_VERSION = 12
