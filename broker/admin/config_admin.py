@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.dynamic import usable, validate_change
 from pylogd.config.errors import ConfigError
@@ -52,7 +52,7 @@ async def alter(
     answers: dict[tuple[int, str], Result] = {}
     if remaining:
         onward = type(request)(resources=remaining, validate_only=request.validate_only)
-        response = await ctx.node.channel.forward(ctx, api_key, ctx.version, onward)
+        response = await ctx.services.channel.forward(ctx, api_key, ctx.version, onward)
         for answer in response.responses:
             key = (answer.resource_type, answer.resource_name)
             answers[key] = (answer.error_code, answer.error_message)
@@ -99,7 +99,7 @@ def check_resource_type(resource: Any) -> None:
 
 
 def check_node_id(ctx: RequestContext, name: str) -> None:
-    expected = ctx.node.config.node_id
+    expected = ctx.services.config.node_id
     try:
         node_id = int(name)
     except ValueError:
@@ -113,7 +113,7 @@ def check_broker_change(ctx: RequestContext, name: str, values: Mapping[str, str
     if name:
         check_node_id(ctx, name)
     try:
-        validate_change(ctx.node.config, values, per_broker=bool(name))
+        validate_change(ctx.services.config, values, per_broker=bool(name))
     except ConfigError as error:
         # INVALID_CONFIG would fit better; clients know this one.
         raise _invalid(str(error)) from None
@@ -121,7 +121,7 @@ def check_broker_change(ctx: RequestContext, name: str, values: Mapping[str, str
 
 def incremental_broker_values(ctx: RequestContext, resource: Any) -> dict[str, str]:
     """What the dynamic configs of a broker resource would be after the operations."""
-    stored = ctx.node.image.config(BROKER_RESOURCE, resource.resource_name)
+    stored = ctx.services.image.config(BROKER_RESOURCE, resource.resource_name)
     values, _ = usable(stored, per_broker=bool(resource.resource_name))
     for config in resource.configs:
         operation, name = config.config_operation, config.name
@@ -148,7 +148,7 @@ def _combined(name: str, operation: int, before: str | None, change: str) -> str
 
 def change_logger_levels(ctx: RequestContext, resource: Any, validate_only: bool) -> None:
     """Levels of loggers live in this process only."""
-    expected = ctx.node.config.node_id
+    expected = ctx.services.config.node_id
     try:
         node_id = int(resource.resource_name)
     except ValueError:

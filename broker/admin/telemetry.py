@@ -18,7 +18,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from random import Random
 
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 INTERVAL_MS_DEFAULT = 300_000
 ALL_METRICS = "*"

@@ -25,7 +25,7 @@ from pylogd.protocol.failures import error_response
 from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
     from pylogd.controller.stream import MetadataSubscriber
     from pylogd.runtime.network import Network
 

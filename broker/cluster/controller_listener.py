@@ -14,7 +14,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.failures import error_response as controller_error
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
@@ -22,16 +22,16 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     if request.API_KEY == ApiKey.ENVELOPE:
         return _handle_envelope(ctx, request)
     if request.API_KEY == ApiKey.BROKER_HEARTBEAT:
-        ctx.node.fast_fencing.heartbeat(ctx.connection, request.broker_id, request.broker_epoch)
+        ctx.services.fast_fencing.heartbeat(ctx.connection, request.broker_id, request.broker_epoch)
     context = ControllerContext(ctx.client_id, forwarded=False, listener=ctx.connection.listener_name)
-    answer: Awaitable[Any] = ctx.node.controller.handle(request, ctx.version, context)
+    answer: Awaitable[Any] = ctx.services.controller.handle(request, ctx.version, context)
     return answer
 
 
 async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
     from pylogd.protocol.messages.envelope import EnvelopeResponse
 
-    controller = ctx.node.controller
+    controller = ctx.services.controller
     if not controller.active:
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     try:

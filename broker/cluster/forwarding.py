@@ -13,11 +13,11 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
-    answer: Awaitable[Any] = ctx.node.channel.forward(ctx, ApiKey(request.API_KEY), ctx.version, request)
+    answer: Awaitable[Any] = ctx.services.channel.forward(ctx, ApiKey(request.API_KEY), ctx.version, request)
     return answer
 
 

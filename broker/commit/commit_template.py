@@ -25,7 +25,8 @@ from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.broker.network.connection import Connection
-    from pylogd.broker.network.dispatch import RequestContext, Route
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.broker.network.dispatch import Route
     from pylogd.coordinators.shard.effects import Effects
     from pylogd.protocol.messages.offset_commit import OffsetCommitRequest
 
@@ -51,7 +52,7 @@ class _Form:
         self.request = request
         self.shard = reply.shard
         self.commits = reply.commits
-        self.image = context.node.image
+        self.image = context.services.image
         self.image_offset = self.image.offset
         frame = bytearray()
         route.encode_into(frame, [], 0, reply.accepted)
@@ -88,7 +89,7 @@ class _Form:
 
     def known(self) -> bool:
         """Whether the topics are still the ones they were: looked at when any metadata changed."""
-        image = self.context.node.image
+        image = self.context.services.image
         if image is not self.image or image.offset != self.image_offset:
             if any(image.topic_by_id(commit.topic_id) is None for commit in self.commits):
                 return False

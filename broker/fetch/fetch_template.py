@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pylogd.broker.fetch.fetch_sessions import IncrementalContext, next_epoch
 from pylogd.broker.handlers.fetch import FollowerPoll, fetch_params
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import KafkaError
 from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -136,7 +136,7 @@ class WaitingFetch:
     def stale(self) -> bool:
         """Whether the session, or the partition on this broker, is another one by now."""
         session, key = self._session, self._target.key
-        node = self.context.node
+        node = self.context.services
         return (
             node.sessions.get(session.id) is not session
             or session.view is not self._view
@@ -162,11 +162,11 @@ class WaitingFetch:
         session, view, target, asked = self._session, self._view, self._target, self._asked
         context, connection = self.context, self._connection
         context.correlation_id = correlation_id
-        context.node.sessions.touch(session)
+        context.services.sessions.touch(session)
         self._epoch = session.epoch = next_epoch(session.epoch)
         asked.fetch_offset = offset
         target.update(asked)
-        view.fetched_ms = self._params.now_ms = now_ms = context.node.clock.monotonic_ms()
+        view.fetched_ms = self._params.now_ms = now_ms = context.services.clock.monotonic_ms()
         view.dirty[target.key] = target
         view.poll = self
         self.chunks = None
@@ -181,7 +181,7 @@ class WaitingFetch:
         """Some partition of the session moved; others may in the same turn."""
         if not self._scheduled:
             self._scheduled = True
-            self.context.node.replicas.after_wake(self._run)
+            self.context.services.replicas.after_wake(self._run)
 
     def _run(self) -> None:
         self._scheduled = False
@@ -277,7 +277,7 @@ class RepeatedFetches:
             return
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
             return
-        node = context.node
+        node = context.services
         session = node.sessions.get(request.session_id)
         if session is None or session.view is None or self._known(frame) is not None:
             return

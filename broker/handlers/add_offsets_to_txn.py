@@ -11,22 +11,23 @@ Clients of transaction version 2 do not send it: TxnOffsetCommit adds the partit
 
 from __future__ import annotations
 
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.groups.group_coordinator import OFFSETS_TOPIC
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from pylogd.runtime.deferred import Deferred
 
 _PRODUCER_FENCED = 2
 
 
 def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred:
     deferred = Deferred()
-    partition = (OFFSETS_TOPIC, ctx.node.groups.partition_of(request.group_id))
+    partition = (OFFSETS_TOPIC, ctx.services.groups.partition_of(request.group_id))
 
     def done(codes: dict[tuple[str, int], ErrorCode]) -> None:
         deferred.resolve(error_response(ctx, request, codes[partition], None))
 
-    ctx.node.transactions.add_partitions(
+    ctx.services.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [partition], done
     )
     return deferred

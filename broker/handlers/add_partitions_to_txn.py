@@ -25,9 +25,10 @@ from pylogd.protocol.messages.add_partitions_to_txn import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
     from pylogd.coordinators.transactions.transaction import TopicPartition
     from pylogd.coordinators.transactions.transaction_coordinator import Codes
+    from pylogd.runtime.deferred import Deferred
 
 _FROM_BROKERS = 4
 _PRODUCER_FENCED = 2
@@ -73,7 +74,7 @@ def _add(
     results: dict[str, Codes],
     given: Callable[[], None],
 ) -> None:
-    image = ctx.node.image
+    image = ctx.services.image
     wanted: list[TopicPartition] = []
     missing: list[TopicPartition] = []
     for topic in transaction.topics:
@@ -98,7 +99,7 @@ def _add(
         results[transaction.transactional_id] = codes
         given()
 
-    ctx.node.transactions.add_partitions(
+    ctx.services.transactions.add_partitions(
         transaction.transactional_id,
         transaction.producer_id,
         transaction.producer_epoch,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.alter_replica_log_dirs import (
@@ -41,7 +41,7 @@ def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterRep
     for (name, index), path in wanted.items():
         result = AlterReplicaLogDirPartitionResult(partition_index=index)
         try:
-            _move(ctx.node, name, index, path)
+            _move(ctx.services, name, index, path)
         except KafkaError as failure:
             _LOGGER.warning("replica %s-%d is not moved to %s: %s", name, index, path, failure)
             result.error_code = int(failure.code)

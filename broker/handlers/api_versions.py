@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.metadata.feature_levels import KRAFT_VERSION, SUPPORTED_FEATURES
 from pylogd.protocol.api import APIS
 from pylogd.protocol.errors import ErrorCode
@@ -35,7 +35,7 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
             return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         connection.client_software_name = name
         connection.client_software_version = version
-    node = ctx.node
+    node = ctx.services
     finalized = dict(node.image.finalized_features)
     if node.kraft_version > 0:
         finalized[KRAFT_VERSION] = node.kraft_version

@@ -17,7 +17,8 @@ from pylogd.protocol.messages.consumer_group_describe import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Deferred:
@@ -31,7 +32,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Deferr
                     group.authorized_operations = GROUP_OPERATIONS
         return ConsumerGroupDescribeResponse(groups=groups)
 
-    description: Deferred = ctx.node.groups.by_shard(
+    description: Deferred = ctx.services.groups.by_shard(
         request.group_ids,
         lambda shard, effects, reply, ids: shard.state.describe_consumer_groups(effects, reply, ids),
         _refused,

@@ -17,7 +17,8 @@ from pylogd.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> ConsumerGroupHeartbeatResponse | Deferred:
@@ -25,7 +26,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Consu
         code = ErrorCode.INVALID_REQUEST
         return ConsumerGroupHeartbeatResponse(error_code=code, error_message="GroupId can't be empty.")
     check_enabled(ctx)
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
     reply = Reply(lambda code, message: ConsumerGroupHeartbeatResponse(error_code=code, error_message=message))
     shard.submit(lambda effects: shard.state.consumer.heartbeat(effects, reply, request, caller), reply, writes=False)
@@ -34,6 +35,6 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Consu
 
 def check_enabled(ctx: RequestContext) -> None:
     """The cluster's group.version has the protocol, and the broker allows it."""
-    finalized = ctx.node.image.features.get("group.version", 0) >= 1
-    if not finalized or "consumer" not in ctx.node.config["group.coordinator.rebalance.protocols"]:
+    finalized = ctx.services.image.features.get("group.version", 0) >= 1
+    if not finalized or "consumer" not in ctx.services.config["group.coordinator.rebalance.protocols"]:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

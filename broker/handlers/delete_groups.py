@@ -12,11 +12,12 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> Deferred:
-    deletion: Deferred = ctx.node.groups.by_shard(
+    deletion: Deferred = ctx.services.groups.by_shard(
         dict.fromkeys(request.groups_names),
         lambda shard, effects, reply, ids: shard.state.delete(effects, reply, ids),
         _refused,

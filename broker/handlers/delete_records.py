@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.handlers.produce import INTERNAL_TOPICS
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.delete_records import (
@@ -19,6 +19,7 @@ from pylogd.protocol.messages.delete_records import (
     DeleteRecordsResponse,
     DeleteRecordsTopicResult,
 )
+from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
@@ -50,9 +51,9 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
 
 def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
     """Deletes here; returns the partition and the offset below which records are gone."""
-    partition: Partition | None = ctx.node.replicas.get(topic, index)
+    partition: Partition | None = ctx.services.replicas.get(topic, index)
     if partition is None:
-        raise KafkaError(missing_partition_code(ctx.node, topic, index))
+        raise KafkaError(missing_partition_code(ctx.services, topic, index))
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
     log = partition.readable_log()

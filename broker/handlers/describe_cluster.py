@@ -14,14 +14,14 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import describe_cluster as m
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 BROKERS = 1
 CONTROLLERS = 2
 
 
 def handle(ctx: RequestContext, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
-    node = ctx.node
+    node = ctx.services
     if ctx.version >= 1 and request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
             return m.DescribeClusterResponse(

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.config import group, topic
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key, synonyms
 from pylogd.config.definition import ConfigKey
@@ -247,7 +247,7 @@ def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConf
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}",
             )
-    describer = Describer(ctx.node, request.include_synonyms, request.include_documentation)
+    describer = Describer(ctx.services, request.include_synonyms, request.include_documentation)
     response = DescribeConfigsResponse(results=[])
     for resource in request.resources:
         result = DescribeConfigsResult(

@@ -16,7 +16,8 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribeGroupsRequest, DescribeGroupsResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Deferred:
@@ -31,7 +32,7 @@ def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Deferred:
                     group.authorized_operations = GROUP_OPERATIONS
         return DescribeGroupsResponse(groups=groups)
 
-    description: Deferred = ctx.node.groups.by_shard(
+    description: Deferred = ctx.services.groups.by_shard(
         request.groups,
         lambda shard, effects, reply, ids: shard.state.describe(effects, reply, ids, version),
         _refused,

@@ -16,7 +16,7 @@ import asyncio
 import logging
 from typing import Any
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
@@ -36,7 +36,7 @@ async def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> Descri
     wanted: set[tuple[str, int]] | None = None
     if request.topics is not None:
         wanted = {(topic.topic, index) for topic in request.topics for index in topic.partitions}
-    results = [await _describe(ctx.node, directory, wanted) for directory in ctx.node.logs.directories]
+    results = [await _describe(ctx.services, directory, wanted) for directory in ctx.services.logs.directories]
     return DescribeLogDirsResponse(results=results)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -22,17 +22,17 @@ def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribePr
         for index in topic.partition_indexes:
             answer = PartitionResponse(partition_index=index)
             answers.append(answer)
-            partition = ctx.node.replicas.get(topic.name, index)
+            partition = ctx.services.replicas.get(topic.name, index)
             try:
                 reason = invalid_name_reason(topic.name)
                 if reason is not None:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
                 if partition is None:
-                    raise KafkaError(missing_partition_code(ctx.node, topic.name, index))
+                    raise KafkaError(missing_partition_code(ctx.services, topic.name, index))
                 log = partition.readable_log(leader_only=False)
             except KafkaError as refusal:
                 answer.error_code = int(refusal.code)
-                if ctx.node.image.topic(topic.name) is None:
+                if ctx.services.image.topic(topic.name) is None:
                     answer.error_message = refusal.message
                 continue
             answer.active_producers = [_state(entry) for entry in list(log.producers.producers.values())]

@@ -14,12 +14,12 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import describe_topic_partitions as m
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
     from pylogd.metadata.registrations import Topic
 
 
 def handle(ctx: RequestContext, request: m.DescribeTopicPartitionsRequest) -> m.DescribeTopicPartitionsResponse:
-    image = ctx.node.image
+    image = ctx.services.image
     cursor = request.cursor
     first = cursor.topic_name if cursor is not None else ""
     everything = not request.topics
@@ -36,7 +36,7 @@ def handle(ctx: RequestContext, request: m.DescribeTopicPartitionsRequest) -> m.
                 ErrorCode.INVALID_REQUEST,
                 f"DescribeTopicPartitionsRequest cursor partition must be valid: {cursor.partition_index}",
             )
-    limit_max = ctx.node.config["max.request.partition.size.limit"]
+    limit_max = ctx.services.config["max.request.partition.size.limit"]
     remaining = max(min(limit_max, request.response_partition_limit), 1)
     view = ListenerView(image, ctx.connection.listener_name)
     response = m.DescribeTopicPartitionsResponse()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.shard import Shard
@@ -14,6 +14,7 @@ from pylogd.protocol.messages.describe_transactions import (
     TopicData,
     TransactionState,
 )
+from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Deferred:
@@ -25,7 +26,7 @@ def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Deferre
         try:
             if not transactional_id:
                 raise KafkaError(ErrorCode.INVALID_REQUEST)
-            _describe(ctx.node.transactions.shard_of(transactional_id), reply, transactional_id)
+            _describe(ctx.services.transactions.shard_of(transactional_id), reply, transactional_id)
         except KafkaError as refusal:
             reply.fail(refusal.code)
     return parts.deferred

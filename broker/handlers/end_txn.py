@@ -11,10 +11,11 @@ The reply means that the decision is committed; the markers follow.
 
 from __future__ import annotations
 
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pylogd.runtime.deferred import Deferred
 
 _PRODUCER_FENCED = 2
 _EPOCH_BUMP = 5
@@ -24,7 +25,7 @@ def handle(ctx: RequestContext, request: EndTxnRequest) -> Deferred:
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     reply = Reply(lambda code, message: error_response(ctx, request, code, message))
-    ctx.node.transactions.end(
+    ctx.services.transactions.end(
         reply,
         request.transactional_id,
         request.producer_id,

@@ -24,7 +24,7 @@ from pylogd.broker.fetch.fetch_plan import CONSUMER, FetchParams, Plan, make_pla
 from pylogd.broker.fetch.fetch_sessions import FetchContext, FetchTarget, IncrementalContext, open_context
 from pylogd.broker.fetch.follower_view import FollowerView
 from pylogd.broker.fetch.isolation import reads_committed
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import (
@@ -35,6 +35,7 @@ from pylogd.protocol.messages.fetch import (
     NodeEndpoint,
     PartitionData,
 )
+from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
@@ -47,12 +48,12 @@ _STALE_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEA
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     version = ctx.version
     replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
-    context = open_context(ctx.node, version, request, replica_id >= 0)
+    context = open_context(ctx.services, version, request, replica_id >= 0)
     if context.error is not None:
         return context.respond([])
     params = fetch_params(ctx, request)
     if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
-        view = _follower_view(ctx.node, context, params)
+        view = _follower_view(ctx.services, context, params)
         maybe = view.start(params, context.named)
         poll: _Poll = FollowerPoll(ctx, context, view, params, request.max_wait_ms)
         if maybe is None and request.max_wait_ms > 0 and params.min_bytes > 0:
@@ -60,7 +61,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
         plan = maybe or view.replan(params, nowait=True)
     else:
         targets = list(context.targets())
-        plan = make_plan(ctx.node, targets, params, first=True)
+        plan = make_plan(ctx.services, targets, params, first=True)
         if not targets:
             return _respond(ctx, context, plan)
         poll = _Poll(ctx, context, targets, params, request.max_wait_ms)
@@ -73,7 +74,7 @@ def fetch_params(ctx: RequestContext, request: FetchRequest) -> FetchParams:
     version = ctx.version
     state = request.replica_state
     replica_id = request.replica_id if version < 15 else state.replica_id
-    max_bytes = min(request.max_bytes, ctx.node.config["fetch.max.bytes"])
+    max_bytes = min(request.max_bytes, ctx.services.config["fetch.max.bytes"])
     return FetchParams(
         by_id=version >= 13,
         replica_id=replica_id,
@@ -83,14 +84,14 @@ def fetch_params(ctx: RequestContext, request: FetchRequest) -> FetchParams:
         read_committed=reads_committed(request.isolation_level),
         min_bytes=min(request.min_bytes, max_bytes),
         max_bytes=max_bytes,
-        now_ms=ctx.node.clock.monotonic_ms() if replica_id >= 0 else 0,
+        now_ms=ctx.services.clock.monotonic_ms() if replica_id >= 0 else 0,
         rack=_rack(ctx, request) if replica_id == CONSUMER and request.rack_id else "",
     )
 
 
 def _rack(ctx: RequestContext, request: FetchRequest) -> str:
     """The consumer's rack, if this broker sends consumers to the replica next to them."""
-    selector = ctx.node.config["replica.selector.class"] or ""
+    selector = ctx.services.config["replica.selector.class"] or ""
     return request.rack_id if selector.rpartition(".")[2] == "RackAwareReplicaSelector" else ""
 
 
@@ -127,7 +128,7 @@ def _respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchRes
                 # Clients of that age do not know the code; this one makes them ask for metadata and retry.
                 answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif version >= 16 and code in _STALE_LEADER:
-                leader, epoch = current_leader(ctx.node, *target.key)
+                leader, epoch = current_leader(ctx.services, *target.key)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
     response = context.respond(plan.answers)
@@ -193,14 +194,14 @@ class _Poll:
             self._decide(self._plan(nowait))
 
     def _plan(self, nowait: bool) -> Plan:
-        return make_plan(self._ctx.node, self._targets, self._params, first=False, nowait=nowait)
+        return make_plan(self._ctx.services, self._targets, self._params, first=False, nowait=nowait)
 
     def _decide(self, plan: Plan) -> None:
         loop = self._ctx.connection.loop
         left = self._deadline - loop.time()
         if plan.cold:
             self._warm_attempts += 1
-            job = self._ctx.node.workers.offload(warm, plan.cold)
+            job = self._ctx.services.workers.offload(warm, plan.cold)
             job.add_done_callback(lambda _: self._replan())
         elif plan.size >= self._params.min_bytes or plan.urgent or left <= 0:
             self._deferred.resolve(self.respond(plan))
@@ -208,7 +209,7 @@ class _Poll:
             self._wait(left)
 
     def _wait(self, left: float) -> None:
-        replicas = self._ctx.node.replicas
+        replicas = self._ctx.services.replicas
         hosted = replicas.by_id if self._params.by_id else replicas.by_name
         for target in self._targets:
             partition = hosted.get(target.key)
@@ -252,7 +253,7 @@ class FollowerPoll(_Poll):
         """Some partition moved; others may in the same turn."""
         if not self._scheduled:
             self._scheduled = True
-            self._ctx.node.replicas.after_wake(self._run)
+            self._ctx.services.replicas.after_wake(self._run)
 
     def _run(self) -> None:
         self._scheduled = False

@@ -18,7 +18,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 GROUP = 0
 TRANSACTION = 1
@@ -64,9 +64,9 @@ def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
         valid = ctx.version >= 6 and _is_share_key(key)
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE if valid else ErrorCode.INVALID_REQUEST)
     name = TOPICS[key_type]
-    topic = ctx.node.image.topics.get(name)
+    topic = ctx.services.image.topics.get(name)
     if topic is None or not topic.partitions:
-        ctx.node.topic_creation.create([name], ctx.client_id)
+        ctx.services.topic_creation.create([name], ctx.client_id)
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
     address = alive_broker_address(ctx, leader)

@@ -6,7 +6,7 @@ Not advertised, because no receiver of the metrics is configured; a client that 
 from __future__ import annotations
 
 from pylogd.broker.admin.telemetry import COMPRESSION_TYPES
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.messages.get_telemetry_subscriptions import (
     GetTelemetrySubscriptionsRequest,
     GetTelemetrySubscriptionsResponse,
@@ -14,7 +14,7 @@ from pylogd.protocol.messages.get_telemetry_subscriptions import (
 
 
 def handle(ctx: RequestContext, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
-    telemetry = ctx.node.telemetry
+    telemetry = ctx.services.telemetry
     instance = telemetry.subscribe(ctx, request.client_instance_id)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.id,

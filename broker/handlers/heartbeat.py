@@ -14,14 +14,15 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: HeartbeatRequest) -> HeartbeatResponse | Deferred:
     if not request.group_id:
         return HeartbeatResponse(error_code=ErrorCode.INVALID_GROUP_ID)
     try:
-        shard = ctx.node.groups.shard_of(request.group_id)
+        shard = ctx.services.groups.shard_of(request.group_id)
     except KafkaError as refusal:
         if refusal.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
             return HeartbeatResponse()  # no session ends while its group is loaded

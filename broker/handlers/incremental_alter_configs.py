@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from pylogd.broker.admin import config_admin
 from pylogd.broker.admin.config_admin import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, DONE, Result
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.incremental_alter_configs import (

@@ -14,10 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from pylogd.runtime.deferred import Deferred
 
 _PRODUCER_FENCED = 4
 
@@ -31,12 +32,14 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Deferred | Aw
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
     reply = Reply(lambda code, message: error_response(ctx, request, code, message))
-    ctx.node.transactions.init_producer_id(reply, request.transactional_id, request.transaction_timeout_ms, expected)
+    ctx.services.transactions.init_producer_id(
+        reply, request.transactional_id, request.transaction_timeout_ms, expected
+    )
     return reply
 
 
 async def _new_identity(ctx: RequestContext) -> InitProducerIdResponse:
-    return InitProducerIdResponse(producer_id=await ctx.node.producer_ids.next(), producer_epoch=0)
+    return InitProducerIdResponse(producer_id=await ctx.services.producer_ids.next(), producer_epoch=0)
 
 
 def error_response(

@@ -20,7 +20,8 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 #: Before, a protocol name cannot be null.
@@ -28,13 +29,13 @@ _NULL_NAME = 7
 
 
 def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse | Deferred:
-    config = ctx.node.config
+    config = ctx.services.config
     if not request.group_id:
         return _refusal(ctx.version, ErrorCode.INVALID_GROUP_ID, request.member_id)
     shortest, longest = config["group.min.session.timeout.ms"], config["group.max.session.timeout.ms"]
     if not shortest <= request.session_timeout_ms <= longest:
         return _refusal(ctx.version, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
     kind = Reply if ctx.version >= _NULL_NAME else _NamedReply
     reply = kind(lambda code, message: _refusal(ctx.version, code))

@@ -20,7 +20,8 @@ from pylogd.protocol.messages.leave_group import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 _MANY = 3
 
@@ -28,7 +29,7 @@ _MANY = 3
 def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupResponse | Deferred:
     if not request.group_id:
         return LeaveGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     if ctx.version < _MANY:
         request.members = [MemberIdentity(member_id=request.member_id)]
 

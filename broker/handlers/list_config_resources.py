@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -35,7 +35,7 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
     resources = []
     for kind in _TYPES:
         if kind in wanted:
-            names = _names(ctx.node.image, kind, ctx.connection.listener_name)
+            names = _names(ctx.services.image, kind, ctx.connection.listener_name)
             resources += [ConfigResource(resource_name=name, resource_type=kind) for name in names]
     return ListConfigResourcesResponse(config_resources=resources)
 

@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 from pylogd.protocol.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: ListGroupsRequest) -> Deferred:
@@ -23,7 +24,7 @@ def handle(ctx: RequestContext, request: ListGroupsRequest) -> Deferred:
     def finish(parts: list[Any]) -> ListGroupsResponse:
         return ListGroupsResponse(groups=[group for part in parts if part is not None for group in part])
 
-    listing: Deferred = ctx.node.groups.everywhere(
+    listing: Deferred = ctx.services.groups.everywhere(
         lambda shard, effects, reply: shard.state.list(effects, reply, states, kinds), finish
     )
     return listing

@@ -22,7 +22,7 @@ from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.fetch.isolation import reads_committed
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.list_offsets import (
@@ -120,7 +120,7 @@ async def _look(ctx: RequestContext, search: _Search) -> None:
             search.found(search.log.offset_for_timestamp(search.asked.timestamp, nowait=True))
             return
         except ColdRead as cold:
-            await ctx.node.workers.offload(cold.range.warm)
+            await ctx.services.workers.offload(cold.range.warm)
 
 
 class _Search:
@@ -137,9 +137,9 @@ class _Search:
         answer: ListOffsetsPartitionResponse,
         committed: bool,
     ) -> None:
-        partition: Partition | None = ctx.node.replicas.get(topic, asked.partition_index)
+        partition: Partition | None = ctx.services.replicas.get(topic, asked.partition_index)
         if partition is None:
-            raise KafkaError(missing_partition_code(ctx.node, topic, asked.partition_index))
+            raise KafkaError(missing_partition_code(ctx.services, topic, asked.partition_index))
         leader_only = request.replica_id != _DEBUGGING
         log = partition.readable_log(asked.current_leader_epoch, leader_only=leader_only)
         self.log: Any = log

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.transactions.transaction import LABELS, Transaction
@@ -18,13 +18,14 @@ from pylogd.protocol.messages.list_transactions import (
     ListTransactionsResponse,
     TransactionState,
 )
+from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Deferred:
-    shards = [shard for shard in ctx.node.transactions.runtime.shards.values() if not shard.failed]
+    shards = [shard for shard in ctx.services.transactions.runtime.shards.values() if not shard.failed]
     for shard in shards:
         shard.check()
-    wanted = _filter(request, ctx.node.clock.now_ms())
+    wanted = _filter(request, ctx.services.clock.now_ms())
 
     def finish(parts: list[Any]) -> ListTransactionsResponse:
         return ListTransactionsResponse(

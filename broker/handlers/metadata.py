@@ -25,12 +25,12 @@ from pylogd.protocol.messages.metadata import (
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     version = ctx.version
-    node = ctx.node
+    node = ctx.services
     image = node.image
     wanted = request.topics
     if version == 0 and not wanted:
@@ -77,7 +77,7 @@ def _topics(
     ctx: RequestContext, request: MetadataRequest, view: ListenerView, wanted: list[MetadataRequestTopic] | None
 ) -> list[MetadataResponseTopic]:
     """The topics asked for; all of them when `wanted` is None."""
-    image, version = ctx.node.image, ctx.version
+    image, version = ctx.services.image, ctx.version
     found = []
     if wanted is None:
         names = list(image.topics)
@@ -113,8 +113,8 @@ def _topics(
             found.append(_missing(code, name, ZERO))
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 creatable.append(name)
-        if creatable and request.allow_auto_topic_creation and ctx.node.config["auto.create.topics.enable"]:
-            ctx.node.topic_creation.create(creatable, ctx.client_id)
+        if creatable and request.allow_auto_topic_creation and ctx.services.config["auto.create.topics.enable"]:
+            ctx.services.topic_creation.create(creatable, ctx.client_id)
     return found
 
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.network.dispatch import Deferred
 from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode
@@ -24,9 +23,10 @@ from pylogd.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
+from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
     from pylogd.coordinators.shard.shard import Shard
 
 _TOPIC_IDS = 10
@@ -51,7 +51,7 @@ class CommitReply(Reply):
 
 
 def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | CommitReply:
-    image = ctx.node.image
+    image = ctx.services.image
     commits: list[Commit] = []
     topics = []
     for topic in request.topics:
@@ -77,7 +77,7 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
     if not commits:
         return response
 
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     reply = CommitReply(shard, commits, response)
     version = ctx.version
     shard.submit(

@@ -14,17 +14,18 @@ from pylogd.protocol.messages.offset_delete import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: OffsetDeleteRequest) -> OffsetDeleteResponse | Deferred:
     if not request.group_id:
         return OffsetDeleteResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     response = OffsetDeleteResponse()
     existing = []
     for topic in request.topics:
-        known = ctx.node.image.topics.get(topic.name)
+        known = ctx.services.image.topics.get(topic.name)
         count = 0 if known is None else len(known.partitions)
         missing = [each.partition_index for each in topic.partitions if not 0 <= each.partition_index < count]
         if missing:

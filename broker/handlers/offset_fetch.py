@@ -31,7 +31,8 @@ from pylogd.protocol.messages.offset_fetch import (
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 _WHOLE_ERROR = 2
 _GROUPS = 8
@@ -60,7 +61,7 @@ def _fetch(ctx: RequestContext, group: Any, require_stable: bool, parts: Parts, 
 
     reply.listen(give)
     try:
-        shard = ctx.node.groups.shard_of(group.group_id)
+        shard = ctx.services.groups.shard_of(group.group_id)
     except KafkaError as refusal:
         reply.fail(refusal.code)
         return
@@ -85,7 +86,7 @@ def _resolve_ids(ctx: RequestContext, group: Any) -> list[OffsetFetchResponseTop
     """Name the topics of a request that has ids; those that do not exist leave it and are answered here."""
     known, unknown = [], []
     for topic in group.topics:
-        found = ctx.node.image.topic_by_id(bytes(topic.topic_id)) if topic.topic_id != ZERO else None
+        found = ctx.services.image.topic_by_id(bytes(topic.topic_id)) if topic.topic_id != ZERO else None
         if found is None:
             unknown.append(_failed(topic, ErrorCode.UNKNOWN_TOPIC_ID))
         else:
@@ -99,7 +100,7 @@ def _name_by_id(ctx: RequestContext, answer: OffsetFetchResponseGroup) -> None:
     """Topics that are gone have no id to name them by, and are left out."""
     kept = []
     for topic in answer.topics:
-        found = ctx.node.image.topics.get(topic.name)
+        found = ctx.services.image.topics.get(topic.name)
         if found is not None:
             topic.topic_id = found.id
             kept.append(topic)

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.offset_for_leader_epoch import (
@@ -25,10 +25,10 @@ def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetF
         for asked in topic.partitions:
             answer = EpochEndOffset(partition=asked.partition)
             answers.append(answer)
-            partition = ctx.node.replicas.get(topic.topic, asked.partition)
+            partition = ctx.services.replicas.get(topic.topic, asked.partition)
             try:
                 if partition is None:
-                    raise KafkaError(missing_partition_code(ctx.node, topic.topic, asked.partition))
+                    raise KafkaError(missing_partition_code(ctx.services, topic.topic, asked.partition))
                 log = partition.readable_log(asked.current_leader_epoch)
                 answer.leader_epoch, answer.end_offset = log.offset_for_epoch(asked.leader_epoch)
             except KafkaError as refusal:

@@ -23,7 +23,7 @@ from collections.abc import Awaitable
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.network.dispatch import CloseConnection, Deferred, RequestContext
+from pylogd.broker.network.context import CloseConnection, RequestContext
 from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader, missing_partition_code
 from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS, batch_end
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -36,6 +36,7 @@ from pylogd.protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from pylogd.runtime.deferred import Deferred
 from pylogd.storage.validation import InvalidRecords, validate_produce_records
 
 if TYPE_CHECKING:
@@ -94,7 +95,7 @@ def _append_when_admitted(
         if isinstance(answer, Deferred):
             request.topic_data = []  # appended: it must not stay in memory while the reply waits
             ctx.connection.admitted()
-            answered = ctx.node.loop.create_future()
+            answered = ctx.services.loop.create_future()
             answer.listen(lambda response: None if answered.done() else answered.set_result(response))
             answer = await answered
         return answer  # type: ignore[no-any-return]
@@ -106,7 +107,7 @@ def _append(
     ctx: RequestContext, request: ProduceRequest, admission: Admission | None
 ) -> ProduceResponse | Deferred | None:
     """Append what may be appended; `admission` says it for transactional records."""
-    node = ctx.node
+    node = ctx.services
     version = ctx.version
     acks = request.acks
     now_ms = node.clock.now_ms()
@@ -246,7 +247,7 @@ def with_leaders(ctx: RequestContext, response: ProduceResponse) -> ProduceRespo
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 key = topic.topic_id if ctx.version >= 13 else topic.name
-                leader, epoch = current_leader(ctx.node, key, answer.index)
+                leader, epoch = current_leader(ctx.services, key, answer.index)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
     response.node_endpoints = list(endpoints.values())

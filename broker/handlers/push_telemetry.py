@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
 def handle(ctx: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    ctx.node.telemetry.push(ctx, request)
+    ctx.services.telemetry.push(ctx, request)
     return PushTelemetryResponse()

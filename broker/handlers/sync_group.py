@@ -15,7 +15,8 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
+    from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse | Deferred:
@@ -23,7 +24,7 @@ def handle(ctx: RequestContext, request: SyncGroupRequest) -> SyncGroupResponse 
         return SyncGroupResponse(error_code=ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
     if not request.group_id:
         return SyncGroupResponse(error_code=ErrorCode.INVALID_GROUP_ID)
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     reply = Reply(lambda code, message: SyncGroupResponse(error_code=code))
     shard.submit(lambda effects: shard.state.sync(effects, reply, request), reply, writes=False)
     return reply

@@ -26,8 +26,9 @@ from pylogd.protocol.uuids import ZERO
 from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import Deferred, RequestContext
+    from pylogd.broker.network.context import RequestContext
     from pylogd.coordinators.shard.shard import Shard
+    from pylogd.runtime.deferred import Deferred
 
 _LOADING_KNOWN = 2
 _NO_SEQUENCE = -1
@@ -56,7 +57,7 @@ def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCom
         return response
 
     reply = Reply(refuse)
-    shard = ctx.node.groups.shard_of(request.group_id)
+    shard = ctx.services.groups.shard_of(request.group_id)
     _verify(ctx, request, shard, reply, lambda guard: _commit(ctx, request, reply, commits, response, guard))
     return reply
 
@@ -66,7 +67,7 @@ def _split(ctx: RequestContext, request: TxnOffsetCommitRequest) -> tuple[list[C
     commits: list[Commit] = []
     topics = []
     for topic in request.topics:
-        known = ctx.node.image.topic(topic.name)
+        known = ctx.services.image.topic(topic.name)
         answers = []
         for partition in topic.partitions:
             answer = TxnOffsetCommitResponsePartition(partition.partition_index)
@@ -81,7 +82,7 @@ def _split(ctx: RequestContext, request: TxnOffsetCommitRequest) -> tuple[list[C
 
 def _verify(ctx: RequestContext, request: TxnOffsetCommitRequest, shard: Shard, reply: Reply, then: Any) -> None:
     """`then(guard)` once the coordinator of the transaction knows that offsets are part of it."""
-    node = ctx.node
+    node = ctx.services
     operation = Operation.of_offset_commit(ctx.version)
     if operation is not Operation.ADD and not node.config["transaction.partition.verification.enable"]:
         then(None)
@@ -119,7 +120,7 @@ def _commit(
     guard: Guard | None,
 ) -> None:
     try:
-        shard = ctx.node.groups.shard_of(request.group_id)
+        shard = ctx.services.groups.shard_of(request.group_id)
         shard.submit(
             lambda effects: shard.state.commit_in_transaction(effects, reply, request, ctx.version, commits, response),
             reply,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.broker.network.dispatch import Deferred, RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.transactions.marker_append import Marker, append_marker
 from pylogd.protocol.errors import ErrorCode
@@ -20,6 +20,7 @@ from pylogd.protocol.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
+from pylogd.runtime.deferred import Deferred
 
 
 def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Deferred:
@@ -43,7 +44,7 @@ def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Deferred:
 
     parts = Parts(len(appends), finish)
     for slot, (marker, topic, index) in enumerate(appends):
-        append_marker(ctx.node, topic, index, marker, lambda code, slot=slot: parts.give(slot, code))  # type: ignore[misc]
+        append_marker(ctx.services, topic, index, marker, lambda code, slot=slot: parts.give(slot, code))  # type: ignore[misc]
     return parts.deferred
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
     from pylogd.metadata.registrations import Broker
 
 
@@ -18,14 +18,14 @@ def broker_address(ctx: RequestContext, broker: Broker) -> tuple[str, int] | Non
     endpoint = broker.endpoints.get(ctx.connection.listener_name)
     if endpoint is None:
         return None
-    if broker.id == ctx.node.broker_id and ctx.node.config["advertised.listeners"] is None:
+    if broker.id == ctx.services.broker_id and ctx.services.config["advertised.listeners"] is None:
         return ctx.connection.local_host, ctx.connection.local_port
     return endpoint.host, endpoint.port
 
 
 def alive_broker_address(ctx: RequestContext, broker_id: int) -> tuple[str, int] | None:
     """Like `broker_address`, and None also for a broker that is unknown or fenced."""
-    broker = ctx.node.image.brokers.get(broker_id)
+    broker = ctx.services.image.brokers.get(broker_id)
     if broker is None or broker.fenced:
         return None
     return broker_address(ctx, broker)

@@ -22,10 +22,12 @@ from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.network.dispatch import CloseConnection, Deferred, RequestContext, Route, failure_response
+from pylogd.broker.network.context import CloseConnection, RequestContext
+from pylogd.broker.network.dispatch import Route, failure_response
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
+from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
     from pylogd.broker.commit.commit_template import RepeatedCommits
@@ -149,7 +151,7 @@ class Connection:
             while end - start >= 4:
                 if self._repeated is not None and not self._exclusive and not stream.sending:
                     room = PENDING_MAX - len(self.pending)
-                    now_ms = self.dispatcher.node.clock.now_ms()
+                    now_ms = self.dispatcher.services.clock.now_ms()
                     done = start
                     if room > 0:
                         done = self._repeated.run(view, start, end, self._out, now_ms, room, size_max)
@@ -247,7 +249,7 @@ class Connection:
             if forms is not None and forms.run(frame, position, correlation_id, route):
                 return
         request, _ = route.decode(frame, position)
-        context = RequestContext(route.version, self.client_id, correlation_id, self, dispatcher.node)
+        context = RequestContext(route.version, self.client_id, correlation_id, self, dispatcher.services)
         try:
             response = route.handle(context, request)
         except Exception as failure:

@@ -13,13 +13,13 @@ from struct import Struct
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker.network.context import CloseConnection, RequestContext
 from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.codec import decoder, encoder
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from pylogd.broker.handlers import Handler
-    from pylogd.broker.network.connection import Connection
 
 _LOGGER = logging.getLogger("pylogd.broker")
 
@@ -29,68 +29,6 @@ _set_size = Struct(">i").pack_into
 _SIZE_MAX = 0x7FFFFFFF
 #: With leader epochs, and with followers that tell their broker epoch.
 _FORMS_SINCE = {ApiKey.OFFSET_COMMIT: 6, ApiKey.FETCH: 15}
-
-
-class CloseConnection(Exception):
-    """The only answer is to hang up, as Kafka does for a failed Produce with acks=0. The text goes to the log."""
-
-
-class RequestContext:
-    """What a handler knows about a request besides its body."""
-
-    __slots__ = ("client_id", "connection", "correlation_id", "node", "version")
-
-    def __init__(
-        self, version: int, client_id: str | None, correlation_id: int, connection: Connection, node: Any
-    ) -> None:
-        self.version = version
-        self.client_id = client_id
-        self.correlation_id = correlation_id
-        self.connection = connection
-        self.node = node
-
-
-class Deferred:
-    """An answer that comes later, without the cost of a task: the handler keeps it and calls `resolve` once.
-
-    `exclusive`: nothing else on the connection may start meanwhile. A Produce that is appended and waits for the
-    watermark is not exclusive: the next Produce works ahead of its reply.
-    """
-
-    __slots__ = ("_listener", "abandoned", "exclusive", "resolved", "response")
-
-    def __init__(self, *, exclusive: bool = True) -> None:
-        self.exclusive = exclusive
-        self.resolved = False
-        self.response: Any = None
-        #: Called when the connection has gone and nobody will read the answer.
-        self.abandoned: Callable[[], None] | None = None
-        self._listener: Callable[[Any], None] | None = None
-
-    def resolve(self, response: Any) -> None:
-        """Give the answer. None: no reply is due."""
-        if self.resolved:
-            return
-        self.resolved = True
-        self.response = response
-        self.abandoned = None
-        # Listener and answer know each other: let go, or only the garbage collector could free them.
-        listener, self._listener = self._listener, None
-        if listener is not None:
-            listener(response)
-
-    def listen(self, listener: Callable[[Any], None]) -> None:
-        if self.resolved:
-            listener(self.response)
-        else:
-            self._listener = listener
-
-    def abandon(self) -> None:
-        self.resolved = True
-        self._listener = None
-        abandoned, self.abandoned = self.abandoned, None
-        if abandoned is not None:
-            abandoned()
 
 
 class Route:
@@ -145,8 +83,8 @@ class Route:
 class Dispatcher:
     """The APIs of one kind of listener."""
 
-    def __init__(self, node: Any, supported: Mapping[ApiKey, Handler]) -> None:
-        self.node = node
+    def __init__(self, services: Any, supported: Mapping[ApiKey, Handler]) -> None:
+        self.services = services
         self.supported = supported
         #: By the four bytes key << 16 | version.
         self.routes: dict[int, Route] = {}

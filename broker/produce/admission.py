@@ -13,7 +13,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pylogd.broker.handlers.produce import Unverified
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.transactions.verifier import Operation, Question
 from pylogd.protocol.batch import HEADER_SIZE
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -69,7 +69,7 @@ class Admission:
         self._answered: asyncio.Future[None] | None = None
         self._default: Guard | None = None
         by_id = ctx.version >= 13
-        hosted = ctx.node.replicas.by_id if by_id else ctx.node.replicas.by_name
+        hosted = ctx.services.replicas.by_id if by_id else ctx.services.replicas.by_name
         producers: dict[tuple[int, int], None] = {}
         for topic in request.topic_data:
             key = topic.topic_id if by_id else topic.name
@@ -92,7 +92,7 @@ class Admission:
 
     def ask(self) -> bool:
         """Ask what must be asked; True when everything is known already."""
-        node = self._ctx.node
+        node = self._ctx.services
         bump = self._operation is Operation.ADD
         self.codes = None
         self._verdicts = {}
@@ -152,7 +152,7 @@ class Admission:
 
     async def settled(self) -> None:
         """Returns when the verdicts are final."""
-        node = self._ctx.node
+        node = self._ctx.services
         config = node.config
         patience_ms = min(config["add.partitions.to.txn.retry.backoff.max.ms"], config["request.timeout.ms"])
         give_up = node.loop.time() + patience_ms / 1000

@@ -8,7 +8,7 @@ from struct import Struct
 from typing import TYPE_CHECKING
 
 from pylogd.broker.handlers.produce import with_leaders
-from pylogd.broker.network.dispatch import RequestContext
+from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
@@ -101,7 +101,7 @@ class Head:
         answer = PartitionProduceResponse(
             self.index, int(code), info.base_offset, info.log_append_time_ms, info.log_start_offset
         )
-        context = RequestContext(self.version, None, correlation_id, connection, connection.dispatcher.node)
+        context = RequestContext(self.version, None, correlation_id, connection, connection.dispatcher.services)
         frame = bytearray()
         self.route.encode_into(frame, [], correlation_id, with_leaders(context, self._response(answer)))
         return frame

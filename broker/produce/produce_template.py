@@ -166,7 +166,7 @@ class RepeatedProduce:
             return
         index, records = topic.partition_data[0].index, topic.partition_data[0].records
         by_id = route.version >= 13
-        replicas = self._connection.dispatcher.node.replicas
+        replicas = self._connection.dispatcher.services.replicas
         partition = (replicas.by_id if by_id else replicas.by_name).get(
             (topic.topic_id if by_id else topic.name, index)
         )

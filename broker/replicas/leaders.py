@@ -8,7 +8,7 @@ from pylogd.broker.network.client_endpoints import alive_broker_address
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.dispatch import RequestContext
+    from pylogd.broker.network.context import RequestContext
 
 
 def missing_partition_code(node: Any, topic: str | bytes, index: int) -> ErrorCode:
@@ -51,4 +51,4 @@ def add_leader_endpoint(ctx: RequestContext, leader: int, endpoints: dict[int, A
     address = alive_broker_address(ctx, leader)
     if address is not None:
         host, port = address
-        endpoints[leader] = struct(node_id=leader, host=host, port=port, rack=ctx.node.image.brokers[leader].rack)
+        endpoints[leader] = struct(node_id=leader, host=host, port=port, rack=ctx.services.image.brokers[leader].rack)

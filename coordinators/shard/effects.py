@@ -6,11 +6,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.broker.network.dispatch import Deferred
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, encode_record
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, plain_record_size
 from pylogd.protocol.schema import Message
+from pylogd.runtime.deferred import Deferred
 
 Event = Callable[["Effects"], None]
 Encoded = tuple[bytes | bytearray, bytes | bytearray | None]

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from pylogd.broker.handlers import produce
-from pylogd.broker.network.dispatch import Deferred, RequestContext, Route
+from pylogd.broker.network.context import RequestContext
+from pylogd.broker.network.dispatch import Route
 from pylogd.broker.produce.produce_template import RepeatedProduce
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.batch import Record, build_batch, iter_headers
@@ -21,6 +22,7 @@ from pylogd.protocol.messages.produce import PartitionProduceData, ProduceReques
 from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import ManualClock
+from pylogd.runtime.deferred import Deferred
 from pylogd.runtime.files import FileSystem
 from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.log_config import LogConfig
