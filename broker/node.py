@@ -58,7 +58,7 @@ if TYPE_CHECKING:
     from pylogd.controller.driver import QuorumDriver
     from pylogd.controller.service import Controller
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 #: How long a controller that has just joined waits for its place among the voters before it says that it is ready.
 _VOTE_WAIT_S = 15
@@ -185,7 +185,7 @@ class Node:
         directories = formatter.prepare()
         self.cluster_id = directories.cluster_id
         for path, reason in directories.failed.items():
-            _LOGGER.error("log directory %s is offline: %s", path, reason)
+            logger.error("log directory %s is offline: %s", path, reason)
         self.logs.open()
         self._started.append("logs")
         if config.is_controller:
@@ -274,7 +274,7 @@ class Node:
             formatter.format(cluster_id, None)
         else:
             formatter.format(formatter.new_id_text(), [formatter.standalone_voter()])
-            _LOGGER.info("no listed controller belongs to a cluster: node %d founds one", config.node_id)
+            logger.info("no listed controller belongs to a cluster: node %d founds one", config.node_id)
         formatter.reload()
 
     async def _await_vote(self) -> None:
@@ -283,7 +283,7 @@ class Node:
             if self.driver.is_voter:
                 return
             await asyncio.sleep(0.05)
-        _LOGGER.warning("this controller does not vote yet; the quorum is %s", self.driver.voter_ids)
+        logger.warning("this controller does not vote yet; the quorum is %s", self.driver.voter_ids)
 
     def _controllers(self) -> list[tuple[str, int]]:
         """Where controllers may be found."""
@@ -377,7 +377,7 @@ class Node:
 
     def _fail(self, reason: str) -> None:
         if not self.failure.done():
-            _LOGGER.critical("this node cannot go on: %s", reason)
+            logger.critical("this node cannot go on: %s", reason)
             self.failure.set_result(reason)
 
     def _quorum_failed(self, error: BaseException) -> None:

@@ -25,14 +25,14 @@ from pylogd.runtime.system import raise_descriptor_limit
 if TYPE_CHECKING:
     from pylogd.broker.node import Node
 
-_LOGGER = logging.getLogger("pylogd")
+logger = logging.getLogger("pylogd")
 
 
 def serve(config: BrokerConfig, warnings: list[str], version: str) -> int:
     """Run a node until a signal; returns the exit code."""
     raise_descriptor_limit()
     for warning in warnings:
-        _LOGGER.warning("%s", warning)
+        logger.warning("%s", warning)
     return run(lambda loop: _run(loop, config, version))
 
 
@@ -45,10 +45,10 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
     def on_signal(number: int) -> None:
         received.append(number)
         if len(received) > 1:
-            _LOGGER.warning("second signal: stopping at once; the next start will recover")
+            logger.warning("second signal: stopping at once; the next start will recover")
             sys.stderr.flush()
             os._exit(128 + number)
-        _LOGGER.info("shutting down", extra=log_lines.fields(signal=signal.Signals(number).name))
+        logger.info("shutting down", extra=log_lines.fields(signal=signal.Signals(number).name))
         stop.set()
 
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
@@ -63,7 +63,7 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
         failure = starting.exception()
         if failure is not None:
             return await _failed(node, failure)
-        _LOGGER.info("%s", banner(config, node, version))
+        logger.info("%s", banner(config, node, version))
         # What start-up allocated stays; the collector need not look at it again.
         gc.collect()
         gc.freeze()
@@ -76,9 +76,9 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
     try:
         await node.stop()
     except Exception:
-        _LOGGER.exception("unclean shutdown")
+        logger.exception("unclean shutdown")
         return 1
-    _LOGGER.info("stopped")
+    logger.info("stopped")
     return 1 if node.failure.done() else 0
 
 
@@ -97,14 +97,14 @@ async def _failed(node: Node, failure: BaseException) -> int:
         name = f"{failure.filename}: " if failure.filename else ""
         message = f"{name}{failure.strerror or failure}"
     else:
-        _LOGGER.error("cannot start: unexpected failure", exc_info=failure)
+        logger.error("cannot start: unexpected failure", exc_info=failure)
         message = ""
     if message:
-        _LOGGER.error("cannot start: %s", message)
+        logger.error("cannot start: %s", message)
     try:
         await node.stop()
     except Exception as error:
-        _LOGGER.warning("clean-up after the failed start: %s", error)
+        logger.warning("clean-up after the failed start: %s", error)
     return 1
 
 

@@ -142,7 +142,7 @@ class QuorumDriver:
         #: Called when the role has changed and a leader is known: another one, or the same in a new epoch.
         self.on_leader: Callable[[], None] | None = None
 
-    # -- what is known ---------------------------------------------------------------------------------------------
+    # -- what is known
 
     @property
     def epoch(self) -> int:
@@ -203,7 +203,7 @@ class QuorumDriver:
         """The offset the next record gets."""
         return self.log.end_offset
 
-    # -- start -----------------------------------------------------------------------------------------------------
+    # -- start
 
     def start(self, listener: LeadershipListener | None = None, state: HasImage | None = None) -> None:
         """Takes part from now on. Snapshots are written of the image that `state` holds."""
@@ -219,7 +219,7 @@ class QuorumDriver:
             )
         self._do(out)
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events
 
     def _event(self, event: Callable[[int], Output]) -> None:
         """Lets the core handle an event. An error of the core or of its disk ends this node's part."""
@@ -318,7 +318,7 @@ class QuorumDriver:
         """There is evidence that the leader's process has gone."""
         self._event(lambda now_ms: self.node.leader_unreachable(leader_id, now_ms))
 
-    # -- append and commit -----------------------------------------------------------------------------------------
+    # -- append and commit
 
     def append(self, records: Sequence[VersionedRecord], *, atomic: bool = True) -> int:
         """Appends records and returns the offset of the last; `committed()` tells when it counts. Atomic records share
@@ -393,7 +393,7 @@ class QuorumDriver:
         """Everything that is committed once more, for a subscriber that starts over."""
         self._stream.hand_over(subscriber)
 
-    # -- leadership ------------------------------------------------------------------------------------------------
+    # -- leadership
 
     def _check_leading(self) -> None:
         role = self.node.role
@@ -437,7 +437,7 @@ class QuorumDriver:
             self._listener.failed(error)
         self._on_failure(error)
 
-    # -- snapshots -------------------------------------------------------------------------------------------------
+    # -- snapshots
 
     def snapshot_due(self) -> bool:
         return self._failure is None and self.snapshots.due()
@@ -466,7 +466,7 @@ class QuorumDriver:
     def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
         self.node.snapshot_created(OffsetAndEpoch(snapshot_id.offset, snapshot_id.epoch))
 
-    # -- end -------------------------------------------------------------------------------------------------------
+    # -- end
 
     async def close(self) -> None:
         """Hands the lead over if there is somebody to take it, and waits for what is under way; all that was appended
@@ -522,7 +522,7 @@ class QuorumDriver:
         changes.upgrade(self.node, version, now_ms, validate_only=validate_only)
         self._event(self.node.tick)
 
-    # -- for DescribeQuorum ----------------------------------------------------------------------------------------
+    # -- for DescribeQuorum
 
     def replicas(self) -> tuple[list[Any], list[Any]] | None:
         """Voters and observers as (key, endpoints, end offset, last fetch, last caught up), times on the wall; None

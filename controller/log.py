@@ -186,7 +186,7 @@ class MetadataLog:
             raise ValueError(f"no whole batch at offset {start} of the metadata log")
         return data[:whole]
 
-    # -- snapshots -------------------------------------------------------------------------------------------------
+    # -- snapshots
 
     def snapshot_path(self, snapshot_id: SnapshotId) -> str:
         return f"{self.directory}/{snapshot_id.filename}"

@@ -77,7 +77,7 @@ class DiskLog:
         self._log.log.truncate_to(offset)
         self._log.log.active.file.fsync()
 
-    # -- snapshots -------------------------------------------------------------------------------------------------
+    # -- snapshots
 
     def _path(self, snapshot_id: OffsetAndEpoch) -> str:
         return self._log.snapshot_path(SnapshotId(*snapshot_id))

@@ -190,7 +190,7 @@ class Controller:
             ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(self.driver, self.state, r, v, c.listener),
         }
 
-    # -- life ------------------------------------------------------------------------------------------------------
+    # -- life
 
     async def start(self) -> None:
         """Follows the log and takes part in the quorum. A controller that is alone in it is active when this returns;
@@ -342,7 +342,7 @@ class Controller:
         except KafkaError as error:
             logger.warning("controller task %s failed: %s", name, error)
 
-    # -- own work --------------------------------------------------------------------------------------------------
+    # -- own work
 
     def _write_no_op(self) -> None:
         """A record now and then, so that everybody sees how far behind they are and time-based snapshots come."""
@@ -389,7 +389,7 @@ class Controller:
             again = self._loop.call_later(TURN_SECONDS, self._attempt, name, lambda: self._elect_some(name, decide))
             self._timers[f"more {name}"] = again
 
-    # -- requests --------------------------------------------------------------------------------------------------
+    # -- requests
 
     def handle(self, request: Any, version: int, context: ControllerContext) -> Awaitable[Any]:
         """The response to a request of one of the SERVED APIs. Never raises KafkaError: that becomes a response."""

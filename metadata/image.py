@@ -84,7 +84,7 @@ class ClusterImage:
     def _share(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._tuples.setdefault(value, value)
 
-    # -- reading ---------------------------------------------------------------------------------------------------
+    # -- reading
 
     def topic(self, name: str) -> Topic | None:
         return self.topics.get(name)
@@ -120,7 +120,7 @@ class ClusterImage:
                 if partition is not None:
                     yield topic, index, partition
 
-    # -- replay ----------------------------------------------------------------------------------------------------
+    # -- replay
 
     def replay(self, message: Any, offset: int) -> None:
         """Applies one record. Raises ReplayError when it cannot follow what was replayed before it."""
@@ -373,7 +373,7 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.access = True
 
-    # -- copies ----------------------------------------------------------------------------------------------------
+    # -- copies
 
     def freeze(self) -> ClusterImage:
         """A copy that no later replay touches; its partitions and brokers are shared with this image."""

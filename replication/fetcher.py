@@ -72,7 +72,7 @@ class Fetcher:
         self._flushing: dict[Key, FetchState] = {}
         self._in_flight: Any = None
 
-    # -- which partitions ----------------------------------------------------------------------------------------------
+    # -- which partitions
 
     def add(self, partition: Partition, leader_epoch: int) -> None:
         """Follow the leader of `leader_epoch` in one more partition. Nothing changes when it already does."""
@@ -113,7 +113,7 @@ class Fetcher:
     def __len__(self) -> int:
         return len(self.states)
 
-    # -- what comes next -----------------------------------------------------------------------------------------------
+    # -- what comes next
 
     def next_request(self, now_ms: int) -> Any:
         """The request to send now, or None: then `wake_ms` tells when to ask again, if no other event comes first."""
@@ -182,7 +182,7 @@ class Fetcher:
             forgotten_topics_data=forgotten,
         )
 
-    # -- answers -------------------------------------------------------------------------------------------------------
+    # -- answers
 
     def received(self, response: Any, now_ms: int) -> None:
         """The answer to the request on its way."""
@@ -305,7 +305,7 @@ class Fetcher:
         del self._flushing[key]
         return not self._flushing
 
-    # -- what goes wrong -----------------------------------------------------------------------------------------------
+    # -- what goes wrong
 
     def _refused(self, state: FetchState, code: int, now_ms: int) -> None:
         name = state.partition.name
@@ -338,7 +338,7 @@ class Fetcher:
         self._drop(state)
         self.failed_partitions[state.key] = state
 
-    # -- an offset out of range ----------------------------------------------------------------------------------------
+    # -- an offset out of range
 
     def _offsets_listed(self, response: Any, now_ms: int) -> None:
         for state, code, offset in self._search.answers(response):

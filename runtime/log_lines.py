@@ -160,12 +160,12 @@ class Repeats:
 
 
 def loggers() -> dict[str, str]:
-    """Effective level by logger name, `root` included."""
+    """Effective level by logger name: `root`, every logger, and every folder of ours that has some."""
     root = logging.getLogger()
     found = {ROOT: level_name(root.getEffectiveLevel())}
     for name, logger in sorted(root.manager.loggerDict.items()):
-        if isinstance(logger, logging.Logger):
-            found[name] = level_name(logger.getEffectiveLevel())
+        if isinstance(logger, logging.Logger) or name.startswith("pylogd"):
+            found[name] = level_name(logging.getLogger(name).getEffectiveLevel())
     return found
 
 

@@ -29,7 +29,7 @@ from pylogd.runtime import log_lines
 
 _FORWARDED: Final = (TOPIC_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE)
 
-_LOGGER = logging.getLogger("pylogd.broker.config")
+logger = logging.getLogger(__name__)
 
 Result = tuple[int, str | None]
 DONE: Final[Result] = (ErrorCode.NONE, None)
@@ -179,7 +179,7 @@ def change_logger_levels(ctx: RequestContext, resource: Any, validate_only: bool
             log_lines.set_level(config.name, config.value)
         else:
             log_lines.unset_level(config.name)
-        _LOGGER.warning("log level changed", extra=log_lines.fields(logger=config.name, level=config.value))
+        logger.warning("log level changed", extra=log_lines.fields(logger=config.name, level=config.value))
 
 
 __all__ = [

@@ -24,7 +24,7 @@ from pylogd.rpc.peer import Peer, PeerError
 if TYPE_CHECKING:
     from pylogd.runtime.network import Network
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 _CONTROLLERS = 2
 #: Those that do not answer get more time in every round: they may be there on a machine that is overloaded.
@@ -99,7 +99,7 @@ async def find_cluster(network: Network, node_id: int, controllers: Sequence[Add
         if found is not None:
             return found
         if rounds % _ROUNDS_PER_LINE == 0:
-            _LOGGER.info("%s", _waiting_for(controllers, answers))
+            logger.info("%s", _waiting_for(controllers, answers))
         rounds += 1
         await asyncio.sleep(_RETRY_S)
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 _PREFETCH = 0.9
 
@@ -78,6 +78,6 @@ class ProducerIds:
             if block.producer_id_len > 0:
                 self._following = (block.producer_id_start, block.producer_id_len)
         except (KafkaError, OSError) as failure:
-            _LOGGER.warning("the controller gave no block of producer ids: %s", failure)
+            logger.warning("the controller gave no block of producer ids: %s", failure)
         finally:
             self._request = None

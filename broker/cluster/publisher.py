@@ -58,7 +58,7 @@ class MetadataPublisher:
         """Offset of the last record in the image."""
         return self.image.offset
 
-    # -- the stream of records ---------------------------------------------------------------------------------------
+    # -- the stream of records
 
     def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
         image = ClusterImage()
@@ -100,7 +100,7 @@ class MetadataPublisher:
                 future.set_result(None)
         self._offset_waiters = waiting
 
-    # -- applying ----------------------------------------------------------------------------------------------------
+    # -- applying
 
     async def start(self) -> None:
         """Applies the image as a whole, and from then on every change. Returns when every partition of this broker has
@@ -278,7 +278,7 @@ class MetadataPublisher:
         if name in self.image.topics:
             self._node.logs.update_config(name, self.log_config(name))
 
-    # -- configs -----------------------------------------------------------------------------------------------------
+    # -- configs
 
     def log_config(self, topic: str) -> LogConfig:
         """A topic's configuration: its overrides, then this broker's settings. Topics without overrides share one."""

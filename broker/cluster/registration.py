@@ -85,7 +85,7 @@ class BrokerLifecycle:
         self._released: asyncio.Future[None] = node.loop.create_future()
         self._task: asyncio.Task[None] | None = None
 
-    # -- joining -----------------------------------------------------------------------------------------------------
+    # -- joining
 
     async def register(self) -> int:
         """Registers, as often as it takes; returns the epoch. KafkaError when trying again cannot help."""
@@ -156,7 +156,7 @@ class BrokerLifecycle:
             if broker is not None and broker.in_controlled_shutdown and broker_id != self._node.broker_id:
                 self._wake.set()
 
-    # -- heartbeats --------------------------------------------------------------------------------------------------
+    # -- heartbeats
 
     async def _run(self) -> None:
         while True:
@@ -217,7 +217,7 @@ class BrokerLifecycle:
             return True
         return bool(self._ready and self.fenced and response.is_caught_up)
 
-    # -- leaving -----------------------------------------------------------------------------------------------------
+    # -- leaving
 
     async def controlled_shutdown(self, timeout_seconds: float) -> bool:
         """Gives leaderships away and leaves; False when the controller did not let go in time, or there is none."""

@@ -22,7 +22,7 @@ from pylogd.runtime.files import ColdRead, FileRange
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 CONSUMER = -1
 
@@ -253,4 +253,4 @@ def warm(cold: list[FileRange]) -> None:
             place.warm()
         except OSError as failure:
             # The plan that follows meets the same failure on the event loop and answers it.
-            _LOGGER.debug("warming %s: %s", place, failure)
+            logger.debug("warming %s: %s", place, failure)

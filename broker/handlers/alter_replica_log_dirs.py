@@ -22,7 +22,7 @@ from pylogd.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopicResult,
 )
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 # A replica on its way has a directory TOPIC-PARTITION.<32 digits>-future.
 _FUTURE_NAME_CHARS_MAX = 255
@@ -43,7 +43,7 @@ def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterRep
         try:
             _move(ctx.services, name, index, path)
         except KafkaError as failure:
-            _LOGGER.warning("replica %s-%d is not moved to %s: %s", name, index, path, failure)
+            logger.warning("replica %s-%d is not moved to %s: %s", name, index, path, failure)
             result.error_code = int(failure.code)
         topics.setdefault(name, AlterReplicaLogDirTopicResult(topic_name=name)).partitions.append(result)
     return AlterReplicaLogDirsResponse(results=list(topics.values()))

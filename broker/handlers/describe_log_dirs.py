@@ -26,7 +26,7 @@ from pylogd.protocol.messages.describe_log_dirs import (
     DescribeLogDirsTopic,
 )
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 _CORDONED_SINCE = 30
 _SLICE = 200
@@ -50,7 +50,7 @@ async def _describe(node: Any, directory: Any, wanted: set[tuple[str, int]] | No
         if node.image.metadata_version >= _CORDONED_SINCE:
             result.is_cordoned = directory.path in node.config.cordoned_log_dirs
     except (KafkaError, OSError) as failure:
-        _LOGGER.warning("log directory %s cannot be described: %s", directory.path, failure)
+        logger.warning("log directory %s cannot be described: %s", directory.path, failure)
         result = DescribeLogDirsResult(log_dir=directory.path, error_code=int(ErrorCode.KAFKA_STORAGE_ERROR))
     return result
 

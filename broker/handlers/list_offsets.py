@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
     from pylogd.storage.log.offset_lookup import TimestampOffset
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 LATEST = -1
 EARLIEST = -2
@@ -108,7 +108,7 @@ async def _finish(ctx: RequestContext, searches: list[_Search], response: ListOf
         except KafkaError as refusal:
             search.answer.error_code = int(_code_for(ctx.version, refusal.code))
         except OSError:
-            _LOGGER.exception("looking up a timestamp in %s failed", search.log.name)
+            logger.exception("looking up a timestamp in %s failed", search.log.name)
             search.answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)
     return response
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from pylogd.broker.produce.admission import Admission
     from pylogd.replication.partition import Partition
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 _length = Struct(">i").unpack_from
 #: Low byte of the attributes, with the transactional bit.
@@ -151,7 +151,7 @@ def _append(
                 continue
             except Exception:
                 failed = True
-                _LOGGER.exception("unexpected failure appending to %s", partition)
+                logger.exception("unexpected failure appending to %s", partition)
                 answers.append(_refused(ctx, partition, index, KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)))
                 continue
             answer = PartitionProduceResponse(

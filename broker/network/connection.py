@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pylogd.broker.produce.produce_template import RepeatedProduce, WaitingReply
     from pylogd.runtime.stream import Stream
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 _size = Struct(">i").unpack_from
 #: Key and version as one number, correlation id, length of the client id.
@@ -186,7 +186,7 @@ class Connection:
             self.close(str(refusal))
             return end
         except Exception as failure:
-            _LOGGER.exception("a request from %s could not be answered", self.peer)
+            logger.exception("a request from %s could not be answered", self.peer)
             self.close(str(failure))
             return end
         finally:
@@ -366,7 +366,7 @@ class Connection:
         try:
             chunks = [] if response is None else _frame(route, pending.context.correlation_id, response)
         except Exception as failure:
-            _LOGGER.exception("a reply to %s could not be encoded", route.key.name)
+            logger.exception("a reply to %s could not be encoded", route.key.name)
             self.close(str(failure))
             return
         pending.chunks = chunks
@@ -435,7 +435,7 @@ class Connection:
 
     def lost(self, reason: str | None) -> None:
         if reason is not None:
-            _LOGGER.debug("connection to %s lost: %s", self.peer, reason)
+            logger.debug("connection to %s lost: %s", self.peer, reason)
         self._end()
 
     def close(self, reason: str | None = None) -> None:

@@ -21,7 +21,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 if TYPE_CHECKING:
     from pylogd.broker.handlers import Handler
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 _RESPONSE_HEADER = Struct(">ii").pack
 _RESPONSE_HEADER_TAGGED = Struct(">iix").pack
@@ -128,7 +128,7 @@ def failure_response(route: Route, ctx: RequestContext, request: Any, failure: B
         return error_response(route, ctx, request, failure.code, message)
     if isinstance(failure, CloseConnection | ProtocolError):
         raise failure
-    _LOGGER.error(
+    logger.error(
         "unexpected failure handling %s version %d from client %s at %s",
         route.key.name,
         route.version,

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pylogd.runtime.network import Listener, Network
     from pylogd.runtime.stream import Stream
 
-_LOGGER = logging.getLogger("pylogd.broker")
+logger = logging.getLogger(__name__)
 
 #: An idle connection gives its receive buffer back after this time.
 _SHED_AFTER_S = 10.0
@@ -215,7 +215,7 @@ class Server:
         """Log what a peer did wrong; one that repeats it costs a few lines per interval and not one each."""
         suppressed = self._complaints.allow(host)
         if suppressed is not None:
-            _LOGGER.log(level, message, *values, extra=fields(suppressed=suppressed) if suppressed else None)
+            logger.log(level, message, *values, extra=fields(suppressed=suppressed) if suppressed else None)
 
     def start(self) -> None:
         """Accept on every listener that does not yet."""
@@ -290,7 +290,7 @@ class Server:
         for connection in list(self.connections):
             silent_s = now - connection.last_active
             if silent_s > idle_s and connection.idle:
-                _LOGGER.debug("closing idle connection to %s", connection.peer)
+                logger.debug("closing idle connection to %s", connection.peer)
                 connection.close()
             elif silent_s > idle_s and connection.stream.sending and now - connection.stream.taken_at > idle_s:
                 connection.close("it does not read its replies (connections.max.idle.ms)")

@@ -65,7 +65,7 @@ def open_epoch(node: RaftNode, leader: Leader, now_ms: int) -> None:
     _write(node, records, now_ms)
 
 
-# -- one at a time -------------------------------------------------------------------------------------------------
+# -- one at a time
 
 
 def _why_not(node: RaftNode, leader: Leader, what: str) -> tuple[ErrorCode, str] | None:
@@ -132,7 +132,7 @@ def abandon(node: RaftNode, leader: Leader) -> None:
     _finish(node, leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
 
-# -- requests ------------------------------------------------------------------------------------------------------
+# -- requests
 
 
 def _leader_for(node: RaftNode, inbound: Inbound) -> Leader | None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 ANSWER_BYTES_MAX = 8 << 20
 
 
-# -- the follower --------------------------------------------------------------------------------------------------
+# -- the follower
 
 
 def poll_follower(node: RaftNode, role: Follower, now_ms: int) -> int:
@@ -130,7 +130,7 @@ def _fetch(node: RaftNode, server: Node, now_ms: int) -> int:
     return node.send(server, request, now_ms)
 
 
-# -- the leader ----------------------------------------------------------------------------------------------------
+# -- the leader
 
 
 class WaitingFetches:

@@ -98,7 +98,7 @@ class Leader(Role):
     def grants(self, candidate: ReplicaKey, up_to_date: bool, pre_vote: bool) -> bool:
         return False
 
-    # -- is a majority there? --------------------------------------------------------------------------------------
+    # -- is a majority there?
 
     @property
     def check_quorum_at_ms(self) -> int:
@@ -126,7 +126,7 @@ class Leader(Role):
     def told_voters(self, now_ms: int) -> None:
         self.begin_quorum_at_ms = now_ms + self._begin_quorum_ms
 
-    # -- progress --------------------------------------------------------------------------------------------------
+    # -- progress
 
     def _progress(self, key: ReplicaKey) -> ReplicaProgress:
         voter = self.voters.get(key.id)

@@ -64,7 +64,7 @@ class RaftNode:
         self._out = Output()
         self._announced: tuple[str, int, int | None] | None = None
 
-    # -- what others may know --------------------------------------------------------------------------------------
+    # -- what others may know
 
     @property
     def epoch(self) -> int:
@@ -117,7 +117,7 @@ class RaftNode:
             return True
         return self.role.leader_id is not None and self.role.leader_id != self.local.id
 
-    # -- events ----------------------------------------------------------------------------------------------------
+    # -- events
 
     def start(self, now_ms: int) -> Output:
         """Takes up the state of the last run. Nobody starts as a leader: even the only voter takes a new epoch."""
@@ -196,7 +196,7 @@ class RaftNode:
         """The log keeps a new snapshot, so older voter sets are not asked for any more."""
         self.membership.truncate_before(snapshot_id.offset - 1)
 
-    # -- the log ---------------------------------------------------------------------------------------------------
+    # -- the log
 
     def _load_membership(self) -> None:
         self.membership.clear()
@@ -265,7 +265,7 @@ class RaftNode:
         self.fetches.dirty = True
         changes.committed(self, leader)
 
-    # -- sending ---------------------------------------------------------------------------------------------------
+    # -- sending
 
     def reply(self, token: Any, response: Any) -> None:
         self._out.replies.append(Reply(token, response))
@@ -280,7 +280,7 @@ class RaftNode:
         self._out.sends.append(Send(correlation_id, node, request() if callable(request) else request))
         return self.connections.ready_at_ms(node.id, now_ms)
 
-    # -- transitions -----------------------------------------------------------------------------------------------
+    # -- transitions
 
     def _first_role(self, now_ms: int) -> Role:
         state = self._persisted or HardState()
@@ -408,7 +408,7 @@ class RaftNode:
             if role.leader_id is None or reachable:
                 self.become_follower(epoch, leader_id, endpoints, now_ms)
 
-    # -- as time passes --------------------------------------------------------------------------------------------
+    # -- as time passes
 
     def _finish(self, now_ms: int) -> Output:
         deadline_ms = now_ms

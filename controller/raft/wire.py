@@ -64,7 +64,7 @@ class LeaderInfo:
         return [node_class(node_id=self.id, host=address[0], port=address[1])]
 
 
-# -- requests ------------------------------------------------------------------------------------------------------
+# -- requests
 
 
 def vote_request(
@@ -203,7 +203,7 @@ def update_voter_request(
     )
 
 
-# -- responses -----------------------------------------------------------------------------------------------------
+# -- responses
 
 
 def vote_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode, granted: bool) -> Any:

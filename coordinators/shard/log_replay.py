@@ -18,7 +18,7 @@ from pylogd.protocol.control import ControlType, control_type
 if TYPE_CHECKING:
     from pylogd.coordinators.shard.shard import Shard
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 #: How long a turn of the event loop may be spent on replay.
 SLICE_SECONDS = 0.005
@@ -52,7 +52,7 @@ async def load(shard: Shard, buffer_bytes: int) -> int:
         if offset == before:
             break
     if unknown:
-        _LOGGER.warning("%s holds records of types not known here (type: count): %s", shard.partition.name, unknown)
+        logger.warning("%s holds records of types not known here (type: count): %s", shard.partition.name, unknown)
     return count
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
     from pylogd.storage.producers.verification_guard import Guard
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 #: A timer that wants to write while too few replicas are in sync tries again this much later.
 _RETRY_MS = 500
@@ -123,12 +123,12 @@ class Shard:
                 event(effects)
             except KafkaError as refusal:
                 if effects.records:
-                    _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
+                    logger.error("an event of %s failed half-way: %s", self.partition.name, refusal)
                     self._start_over(refusal.code, [reply])
                     return reply
                 self._refuse(effects, reply, refusal)
             except Exception:
-                _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
+                logger.exception("unexpected failure in an event of %s", self.partition.name)
                 self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
                 return reply
         if not effects.records or self._gather(effects, reply):
@@ -152,12 +152,12 @@ class Shard:
                 event.decide(effects, reply, given)
             except KafkaError as refusal:
                 if effects.records:
-                    _LOGGER.error("an event of %s failed half-way: %s", self.partition.name, refusal)
+                    logger.error("an event of %s failed half-way: %s", self.partition.name, refusal)
                     self._start_over(refusal.code, [reply])
                     return
                 self._refuse(effects, reply, refusal)
             except Exception:
-                _LOGGER.exception("unexpected failure in an event of %s", self.partition.name)
+                logger.exception("unexpected failure in an event of %s", self.partition.name)
                 self._start_over(ErrorCode.UNKNOWN_SERVER_ERROR, [reply])
                 return
             if effects.records:
@@ -223,7 +223,7 @@ class Shard:
         if atomic and len(self._body) + effects.size + PLAIN_OVERHEAD_MAX * len(effects.encoded) > limit:
             size = plain_size(effects.encoded, 0, limit)
             if size > limit:
-                _LOGGER.error("an event of %s writes %d bytes, which no batch can hold", self.partition.name, size)
+                logger.error("an event of %s writes %d bytes, which no batch can hold", self.partition.name, size)
                 self._start_over(ErrorCode.RECORD_LIST_TOO_LARGE, [reply])
                 return False
             self.flush()
@@ -279,7 +279,7 @@ class Shard:
                 memoryview(records), acks=-1, now_ms=self.node.clock.now_ms(), origin=Origin.COORDINATOR, guard=guard
             )
         except KafkaError as failure:
-            _LOGGER.warning("an append to %s failed: %s", self.partition.name, failure.message)
+            logger.warning("an append to %s failed: %s", self.partition.name, failure.message)
             self._start_over(failure.code, [reply for reply, _ in replies])
             return
         self._wait_for(info.last_offset + 1, replies)

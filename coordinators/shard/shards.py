@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pylogd.metadata.image import ClusterImage
     from pylogd.replication.partition import Partition
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 
 class CoordinatorRuntime:
@@ -142,14 +142,14 @@ class CoordinatorRuntime:
             count = await load(shard, self._load_buffer_bytes)
         except Exception:
             if not shard.closed:
-                _LOGGER.exception("loading %s failed: it cannot be served", shard.partition.name)
+                logger.exception("loading %s failed: it cannot be served", shard.partition.name)
                 shard.failed = True
             return
         if shard.closed:
             return
         took_ms = (self.node.loop.time() - started) * 1000
         if count:
-            _LOGGER.info("%s is loaded: %d records in %.0f ms", shard.partition.name, count, took_ms)
+            logger.info("%s is loaded: %d records in %.0f ms", shard.partition.name, count, took_ms)
         shard.activate()
 
     async def close(self) -> None:

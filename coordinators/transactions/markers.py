@@ -20,7 +20,7 @@ from pylogd.rpc.peer import PeerError
 if TYPE_CHECKING:
     from pylogd.coordinators.shard.shard import Shard
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 _RETRY_S_MIN = 0.02
 _RETRY_S_MAX = 1.0
@@ -107,7 +107,7 @@ class Markers:
             known = node.image.topic(topic)
             registered = None if known is None else known.partition(index)
             if registered is None:
-                _LOGGER.info("%s-%d is gone: it needs no marker of %r", topic, index, ending.transaction)
+                logger.info("%s-%d is gone: it needs no marker of %r", topic, index, ending.transaction)
                 ending.unmarked.pop((topic, index), None)
             elif registered.leader == node.broker_id:
                 self._append(ending, (topic, index))
@@ -169,7 +169,7 @@ class Markers:
     ) -> None:
         codes: dict[tuple[int, str, int], ErrorCode] = {}
         if failure is not None:
-            _LOGGER.info("markers did not reach broker %d: %s", broker_id, failure)
+            logger.info("markers did not reach broker %d: %s", broker_id, failure)
         else:
             for result in response.markers:
                 for topic in result.topics:
@@ -195,10 +195,10 @@ class Markers:
             ending.failures = 0
             self._complete_if_done(ending)
         elif code in _FENCED:
-            _LOGGER.warning("the marker of %r is refused by %s-%d: %s", ending.transaction, *partition, code.name)
+            logger.warning("the marker of %r is refused by %s-%d: %s", ending.transaction, *partition, code.name)
         else:
             if code not in _RETRIABLE:
-                _LOGGER.error("unexpected %s for the marker of %r", code.name, ending.transaction)
+                logger.error("unexpected %s for the marker of %r", code.name, ending.transaction)
             self._again(ending, partition)
 
     def _again(self, ending: _Ending, partition: TopicPartition) -> None:

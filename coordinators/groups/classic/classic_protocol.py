@@ -23,7 +23,7 @@ from pylogd.protocol.messages.join_group import JoinGroupResponse, JoinGroupResp
 from pylogd.protocol.messages.leave_group import LeaveGroupResponse, MemberResponse
 from pylogd.protocol.messages.sync_group import SyncGroupResponse
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 #: A new member whose JoinGroup is parked is given up after this time: it cannot send heartbeats, and nobody can see
 #: whether it is still there.
@@ -219,7 +219,7 @@ class ClassicProtocol:
         effects.cancel(("sync", group.group_id))
         initial = group.state is State.EMPTY
         group.transition(State.PREPARING_REBALANCE, effects.now_ms)
-        _LOGGER.info("group %s prepares a rebalance after generation %d: %s", group.group_id, group.generation, reason)
+        logger.info("group %s prepares a rebalance after generation %d: %s", group.group_id, group.generation, reason)
         if initial:
             # More members are likely to come: they are given some time, once.
             delay_ms: int = self.config["group.initial.rebalance.delay.ms"]
@@ -275,7 +275,7 @@ class ClassicProtocol:
             self._wait_for_joins(effects, group)
             return
         group.next_generation(effects.now_ms)
-        _LOGGER.info("group %s has %d members in generation %d", group.group_id, len(group.members), group.generation)
+        logger.info("group %s has %d members in generation %d", group.group_id, len(group.members), group.generation)
         for member in group.members.values():
             parked = group.awaiting_join.pop(member.member_id, None)
             if parked is not None:
@@ -292,7 +292,7 @@ class ClassicProtocol:
         value.generation += 1
         value.protocol = None
         effects.write(key, value, version)
-        _LOGGER.info("group %s is empty in generation %d", group.group_id, group.generation)
+        logger.info("group %s is empty in generation %d", group.group_id, group.generation)
 
     def _sync_expired(self, effects: Effects, group_id: str, generation: int) -> None:
         group = self.find(group_id)
@@ -341,7 +341,7 @@ class ClassicProtocol:
         try:
             effects.write(*group.record(assignments))
         except WriteRefused as refusal:
-            _LOGGER.warning("the assignment of group %s cannot be written: %s", group.group_id, refusal.message)
+            logger.warning("the assignment of group %s cannot be written: %s", group.group_id, refusal.message)
             self._refuse_syncs(effects, group, WRITE_ERRORS[refusal.code])
             self.prepare_rebalance(effects, group, "its assignment could not be written")
             return
@@ -403,7 +403,7 @@ class ClassicProtocol:
         parked = member_id in group.awaiting_join or member_id in group.awaiting_sync
         if parked and not member.is_new:
             return  # it waits for us, not we for it
-        _LOGGER.info("member %s of group %s has failed", member_id, group_id)
+        logger.info("member %s of group %s has failed", member_id, group_id)
         self._drop(effects, group, member)
         if group.state in (State.STABLE, State.COMPLETING_REBALANCE):
             self._rebalance(effects, group, f"the session of member {member_id} ended")
@@ -458,7 +458,7 @@ class ClassicProtocol:
                 group.check_member(member_id, instance_id)
             except KafkaError as refusal:
                 return refusal.code
-        _LOGGER.info("member %s leaves group %s: %s", member_id, group.group_id, identity.reason or "no reason given")
+        logger.info("member %s leaves group %s: %s", member_id, group.group_id, identity.reason or "no reason given")
         self._drop(effects, group, group.members[member_id])
         return ErrorCode.NONE
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pylogd.coordinators.groups.consumer.reconcile import Reported
     from pylogd.coordinators.shard.effects import Effects
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 _MEMBER_ID_REQUIRED_SINCE = 4
 
 

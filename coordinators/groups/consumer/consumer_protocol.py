@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 
 class ConsumerProtocol:
@@ -322,7 +322,7 @@ class ConsumerProtocol:
             records.ConsumerGroupMetadataKey(group.group_id),
             records.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=hash_),
         )
-        _LOGGER.info("group %s is in epoch %d with %d members", group.group_id, epoch, len(group.members))
+        logger.info("group %s is in epoch %d with %d members", group.group_id, epoch, len(group.members))
 
     # -- reconciliation
 
@@ -360,7 +360,7 @@ class ConsumerProtocol:
                 away = member._replace(member_epoch=LEAVING_STATIC, revoking={}, assigned=since_ever)
                 effects.write(*away.assignment_record(group.group_id))
                 return ConsumerGroupHeartbeatResponse(member_id=member.member_id, member_epoch=LEAVING_STATIC)
-        _LOGGER.info("member %s leaves group %s", member.member_id, group.group_id)
+        logger.info("member %s leaves group %s", member.member_id, group.group_id)
         self.fence(effects, group, [member])
         return ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
 
@@ -411,7 +411,7 @@ class ConsumerProtocol:
     def _fence_late(self, effects: Effects, group_id: str, member_id: str, reason: str) -> None:
         group = self.groups.get(group_id)
         if group is not None and group.kind == CONSUMER and member_id in group.members:
-            _LOGGER.info("member %s of group %s is fenced: %s", member_id, group_id, reason)
+            logger.info("member %s of group %s is fenced: %s", member_id, group_id, reason)
             self.fence(effects, group, [group.members[member_id]])
 
     def _expect_revocation(self, effects: Effects, group: ConsumerGroup, member: Member) -> None:

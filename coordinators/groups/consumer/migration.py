@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
     from pylogd.coordinators.shard.effects import Effects
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 
 
 class Migration:
@@ -118,16 +118,16 @@ class Migration:
         for member in members:
             effects.write(*member.assignment_record(group_id))
             self._protocol.expect_heartbeat(effects, group_id, member)
-        _LOGGER.info("group %s moves from the classic to the consumer protocol", group_id)
+        logger.info("group %s moves from the classic to the consumer protocol", group_id)
 
     # -- consumer to classic
 
     def _may_downgrade(self, group: ConsumerGroup, size: int) -> bool:
         if self._policy not in ("bidirectional", "downgrade"):
-            _LOGGER.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
+            logger.info("group %s stays a consumer group: online downgrade is disabled", group.group_id)
             return False
         if size > self._config["group.max.size"]:
-            _LOGGER.info("group %s stays a consumer group: it is too large for a classic one", group.group_id)
+            logger.info("group %s stays a consumer group: it is too large for a classic one", group.group_id)
             return False
         return True
 
@@ -191,7 +191,7 @@ class Migration:
         self._protocol.groups[group_id] = classic
         effects.write(*classic.record(assignments))
         self._protocol.classic.loaded(effects, classic)
-        _LOGGER.info("group %s moves from the consumer to the classic protocol", group_id)
+        logger.info("group %s moves from the consumer to the classic protocol", group_id)
 
 
 def _refused(group_id: str, why: str) -> KafkaError:

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-_LOGGER = logging.getLogger("pylogd.broker.coordinator")
+logger = logging.getLogger(__name__)
 _KAFKA_CLASSES = "org.apache.kafka.coordinator.group.assignor."
 
 #: topic id -> partitions
@@ -53,7 +53,7 @@ def offered(configured: list[str]) -> dict[str, Assignor]:
         if short in known:
             found[short] = known[short]
         else:
-            _LOGGER.warning("group.consumer.assignors: %s is not built in and is left out", name)
+            logger.warning("group.consumer.assignors: %s is not built in and is left out", name)
     return found or known
 
 
