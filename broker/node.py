@@ -35,7 +35,6 @@ from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
 from pylogd.broker.replicas.isr_changes import IsrChanges
 from pylogd.config.listeners import Endpoint
-from pylogd.controller.fast_fencing import FastFencing
 from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
 from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
 from pylogd.coordinators.transactions.verifier import TransactionVerifier
@@ -99,8 +98,6 @@ class Node:
             receive_buffer_bytes=_asked(config, "socket.receive.buffer.bytes"),
         )
         self.server = Server(self, self.network, config)
-        self.fast_fencing = FastFencing(self)
-        self.server.on_closed = self.fast_fencing.connection_closed
         self.replicas = Replicas(
             self.broker_id,
             self.loop,
@@ -230,10 +227,11 @@ class Node:
             rng=self.chance,
             new_uuid=self._new_uuid,
             on_failure=self._quorum_failed,
+            own_incarnation_id=lambda: self.incarnation_id,
         )
         driver = self.driver = self.controller.driver
+        self.server.on_closed = self.controller.connection_closed
         self._started.append("controller")
-        self.controller.on_active = self.fast_fencing.activated
         await self.controller.start()
         for endpoint in config.controller_listeners:
             # The other voters must be able to ask for votes before there can be a leader to register with.
@@ -357,7 +355,6 @@ class Node:
         if "controller" in started:
             if self._registering is not None:
                 self._registering.cancel()
-            self.fast_fencing.close()
             await self.controller.stop()
         if "observer" in started:
             await self.driver.close()

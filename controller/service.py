@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from random import Random
 from typing import Any
 
@@ -30,6 +30,7 @@ from pylogd.controller.decide import (
     topics,
 )
 from pylogd.controller.driver import QuorumDriver
+from pylogd.controller.fencing_evidence import FencingEvidence, FencingSettings
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.raft.log_view import LogFull
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
@@ -98,14 +99,22 @@ STANDBY_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER})
 
 
 class ControllerContext:
-    """Who asks, as far as the controller cares. A request that a broker passes on for a client is `forwarded`."""
+    """Who asks, as far as the controller cares. A request that a broker passes on for a client is `forwarded`;
+    `connection` stands for what carried it, if the end of that would mean something."""
 
-    __slots__ = ("client_id", "forwarded", "listener")
+    __slots__ = ("client_id", "connection", "forwarded", "listener")
 
-    def __init__(self, client_id: str | None = None, forwarded: bool = False, listener: str = "") -> None:
+    def __init__(
+        self,
+        client_id: str | None = None,
+        forwarded: bool = False,
+        listener: str = "",
+        connection: Hashable | None = None,
+    ) -> None:
         self.client_id = client_id
         self.forwarded = forwarded
         self.listener = listener
+        self.connection = connection
 
 
 class Timings:
@@ -139,7 +148,9 @@ class Controller:
         new_uuid: Callable[[], bytes],
         timings: Timings | None = None,
         local_broker: bool = False,
+        fencing: FencingSettings | None = None,
     ) -> None:
+        """Without `fencing` a broker is fenced only when its session has run out."""
         self.driver = driver
         self.endpoints = endpoints
         self._bootstrap = bootstrap
@@ -160,8 +171,11 @@ class Controller:
         self._replaying: asyncio.Task[None] | None = None
         self._activated: asyncio.Future[None] = loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
-        #: called when this controller has become the active one
-        self.on_active: Callable[[], None] | None = None
+        self._evidence: FencingEvidence | None = None
+        if fencing is not None:
+            self._evidence = FencingEvidence(
+                fencing, self.state, loop, is_active=lambda: self.active, gone=self.broker_gone
+            )
         self._handlers: dict[int, Callable[[Any, int, ControllerContext], Decision]] = {
             ApiKey.CREATE_TOPICS: lambda r, v, c: topics.create_topics(self.state, r, v),
             ApiKey.DELETE_TOPICS: lambda r, v, c: topics.delete_topics(self.state, r, v),
@@ -285,8 +299,8 @@ class Controller:
         self._every("unclean", UNCLEAN_ELECTION_INTERVAL_MS, self._elect_unclean)
         logger.info("controller %d is active in epoch %d at offset %d", driver.node_id, driver.epoch, driver.end_offset)
         driver.committed(driver.end_offset - 1).add_done_callback(self._ready)
-        if self.on_active is not None:
-            self.on_active()
+        if self._evidence is not None:
+            self._evidence.activated(only_voter=driver.is_only_voter)
 
     def _ready(self, committed: asyncio.Future[None]) -> None:
         if committed.cancelled() or committed.exception() is not None:
@@ -319,6 +333,8 @@ class Controller:
 
     async def stop(self) -> None:
         """Takes no more requests; what was appended is durable afterwards."""
+        if self._evidence is not None:
+            self._evidence.close()
         self.active = False
         self._stopping = True
         self._cancel_timers()
@@ -366,6 +382,11 @@ class Controller:
         if self.active:
             self._attempt("fast fencing", lambda: self._fence_gone(broker_id, epoch))
 
+    def connection_closed(self, connection: Hashable) -> None:
+        """What carried requests has ended; it may have carried a broker's heartbeats."""
+        if self._evidence is not None:
+            self._evidence.connection_closed(connection)
+
     def _fence_gone(self, broker_id: int, epoch: int) -> None:
         decision = brokers.fence_gone_broker(self.state, broker_id, epoch, self._clock.monotonic_ms())
         if decision.records:
@@ -393,6 +414,8 @@ class Controller:
 
     def handle(self, request: Any, version: int, context: ControllerContext) -> Awaitable[Any]:
         """The response to a request of one of the SERVED APIs. Never raises KafkaError: that becomes a response."""
+        if request.API_KEY == ApiKey.BROKER_HEARTBEAT and self._evidence is not None and context.connection is not None:
+            self._evidence.heartbeat(context.connection, request.broker_id, request.broker_epoch)
         return self._handle(request, version, context)
 
     async def _handle(self, request: Any, version: int, context: ControllerContext) -> Any:

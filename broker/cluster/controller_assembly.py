@@ -12,6 +12,7 @@ from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.config_rules import ConfigRules
 from pylogd.controller.driver import QuorumDriver
+from pylogd.controller.fencing_evidence import FencingSettings
 from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
@@ -93,6 +94,18 @@ def quorum_settings(config: BrokerConfig, cluster_id: str) -> QuorumSettings:
     )
 
 
+def fencing_settings(
+    config: BrokerConfig, network: Network, own_incarnation_id: Callable[[], bytes | None]
+) -> FencingSettings:
+    """A controller without a broker knows how brokers reach each other only if it is told."""
+    knows_listener = config.is_broker or config.is_set("inter.broker.listener.name")
+    return FencingSettings(
+        network.connect,
+        inter_broker_listener=config.inter_broker_listener_name if knows_listener else None,
+        own_incarnation_id=own_incarnation_id,
+    )
+
+
 def build_driver(
     config: BrokerConfig,
     *,
@@ -145,9 +158,11 @@ def build_controller(
     new_uuid: Callable[[], bytes],
     on_failure: Callable[[BaseException], None],
     network: Network | None = None,
+    own_incarnation_id: Callable[[], bytes | None] = lambda: None,
 ) -> Controller:
     """The controller of this node on its metadata directory, which must be formatted. `await controller.start()` makes
-    it active; `on_failure` is told when its disk failed and it cannot go on."""
+    it active; `on_failure` is told when its disk failed and it cannot go on. `own_incarnation_id` is that of the broker
+    in this process."""
     root = config.metadata_log_dir
     driver = build_driver(
         config,
@@ -188,4 +203,5 @@ def build_controller(
         new_uuid=new_uuid,
         timings=timings,
         local_broker=config.is_broker,
+        fencing=None if network is None else fencing_settings(config, network, own_incarnation_id),
     )

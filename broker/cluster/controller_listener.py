@@ -21,9 +21,9 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     """Requests that come in here are the client's own; what a broker passes on comes in an envelope."""
     if request.API_KEY == ApiKey.ENVELOPE:
         return _handle_envelope(ctx, request)
-    if request.API_KEY == ApiKey.BROKER_HEARTBEAT:
-        ctx.services.fast_fencing.heartbeat(ctx.connection, request.broker_id, request.broker_epoch)
-    context = ControllerContext(ctx.client_id, forwarded=False, listener=ctx.connection.listener_name)
+    context = ControllerContext(
+        ctx.client_id, forwarded=False, listener=ctx.connection.listener_name, connection=ctx.connection
+    )
     answer: Awaitable[Any] = ctx.services.controller.handle(request, ctx.version, context)
     return answer
 

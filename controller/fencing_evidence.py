@@ -1,4 +1,4 @@
-"""Noticing at once that a broker's process has ended, instead of waiting for its session to run out.
+"""The evidence that a broker's process has ended, so that it is fenced before its session runs out.
 
 The active controller acts on three facts together: the connection that carried the heartbeats of a broker epoch broke,
 two dials of the broker's registered listener, at least 100 ms apart, were refused, and no heartbeat of that epoch came
@@ -23,12 +23,11 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Awaitable, Callable, Hashable, Mapping
+from typing import Protocol
 
-if TYPE_CHECKING:
-    from pylogd.broker.network.connection import Connection
-    from pylogd.metadata.registrations import Endpoint
+from pylogd.controller.state import ControllerState
+from pylogd.metadata.registrations import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -42,18 +41,63 @@ PROBE_SECONDS = 1.0
 Incarnation = tuple[int, int]
 
 
-class FastFencing:
-    """Watches the heartbeats that reach this node's controller. `node` gives controller, network and loop."""
+class Dialled(Protocol):
+    """What a dial gives when it is taken."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def close(self) -> None: ...
+
+
+#: Opens a connection to a host and port; OSError when it cannot.
+Dial = Callable[[str, int], Awaitable[Dialled]]
+
+
+class FencingSettings:
+    """How this node's controller reaches the brokers, and which of them it shares its process with.
+
+    `inter_broker_listener` is None when the controller does not know its name; `own_incarnation_id` tells the
+    incarnation of the broker in this process once it has one."""
+
+    __slots__ = ("dial", "inter_broker_listener", "own_incarnation_id")
+
+    def __init__(
+        self,
+        dial: Dial,
+        *,
+        inter_broker_listener: str | None = None,
+        own_incarnation_id: Callable[[], bytes | None] = lambda: None,
+    ) -> None:
+        self.dial = dial
+        self.inter_broker_listener = inter_broker_listener
+        self.own_incarnation_id = own_incarnation_id
+
+
+class FencingEvidence:
+    """Watches the heartbeats that reach a controller. A connection is any token that stands for what carried them.
+
+    `is_active` says whether the controller of `state` is the active one; `gone` hears of every (broker id, broker
+    epoch) whose process has ended."""
+
+    def __init__(
+        self,
+        settings: FencingSettings,
+        state: ControllerState,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        is_active: Callable[[], bool],
+        gone: Callable[[int, int], None],
+    ) -> None:
+        self._settings = settings
+        self._state = state
+        self._loop = loop
+        self._is_active = is_active
+        self._gone = gone
         #: (broker id, broker epoch) -> the connection its latest heartbeat came over.
-        self._carriers: dict[Incarnation, Connection] = {}
-        self._by_connection: dict[Connection, Incarnation] = {}
+        self._carriers: dict[Incarnation, Hashable] = {}
+        self._by_connection: dict[Hashable, Incarnation] = {}
         self._tasks: dict[Incarnation, asyncio.Task[None]] = {}
         self._closed = False
 
-    def heartbeat(self, connection: Connection, broker_id: int, epoch: int) -> None:
+    def heartbeat(self, connection: Hashable, broker_id: int, epoch: int) -> None:
         """A heartbeat arrived: that process is alive."""
         incarnation = (broker_id, epoch)
         probing = self._tasks.get(incarnation)
@@ -70,67 +114,63 @@ class FastFencing:
             if connection is not None:
                 self._by_connection.pop(connection, None)
 
-    def connection_closed(self, connection: Connection) -> None:
+    def connection_closed(self, connection: Hashable) -> None:
         incarnation = self._by_connection.pop(connection, None)
         if incarnation is None or self._carriers.get(incarnation) is not connection:
             return
         del self._carriers[incarnation]
         self._probe(incarnation)
 
-    def activated(self) -> None:
-        """This node's controller has become the active one."""
-        node = self._node
-        session_s = node.config["broker.session.timeout.ms"] / 1000
-        for broker in list(node.controller.state.image.brokers.values()):
-            if broker.id == node.broker_id:
-                if broker.incarnation_id != node.incarnation_id and not node.driver.is_only_voter:
+    def activated(self, *, only_voter: bool) -> None:
+        """The controller has become the active one; `only_voter` when nobody else could be."""
+        node_id = self._state.settings.node_id
+        session_s = self._state.heartbeats.session_timeout_ms / 1000
+        for broker in list(self._state.image.brokers.values()):
+            if broker.id == node_id:
+                if broker.incarnation_id != self._settings.own_incarnation_id() and not only_voter:
                     # Nobody else has this node's directories: until its new process registers, it must not be elected.
-                    node.controller.broker_gone(broker.id, broker.epoch)
+                    self._gone(broker.id, broker.epoch)
             elif not broker.fenced:
                 self._probe((broker.id, broker.epoch), session_s)
 
     def _probe(self, incarnation: Incarnation, seconds: float = PROBE_SECONDS) -> None:
-        if self._closed or not self._node.controller.active or incarnation in self._tasks:
+        if self._closed or not self._is_active() or incarnation in self._tasks:
             return
-        task = self._node.loop.create_task(self._dial_until_refused(incarnation, seconds))
+        task = self._loop.create_task(self._dial_until_refused(incarnation, seconds))
         self._tasks[incarnation] = task
         task.add_done_callback(lambda _: self._tasks.pop(incarnation, None))
 
     async def _dial_until_refused(self, incarnation: Incarnation, seconds: float) -> None:
         broker_id, epoch = incarnation
-        controller = self._node.controller
-        broker = controller.state.image.brokers.get(broker_id)
+        broker = self._state.image.brokers.get(broker_id)
         if broker is None or broker.epoch != epoch or not broker.endpoints:
             return
         endpoints = self._reachable(broker.endpoints)
         refused = 0
-        until = self._node.loop.time() + seconds
-        while refused or self._node.loop.time() < until:
+        until = self._loop.time() + seconds
+        while refused or self._loop.time() < until:
             answers = [await self._refused(endpoint.host, endpoint.port) for endpoint in endpoints]
             refused = refused + 1 if all(answers) else 0
             if refused == 2:
                 # A heartbeat meanwhile would have cancelled this task.
-                controller.broker_gone(broker_id, epoch)
+                self._gone(broker_id, epoch)
                 return
             await asyncio.sleep(PAUSE_SECONDS)
         logger.debug("broker %d of epoch %d lost a connection, but its listener is there or silent", *incarnation)
 
     def _reachable(self, endpoints: Mapping[str, Endpoint]) -> list[Endpoint]:
         """Where this node reaches that broker, if it is told; otherwise everywhere."""
-        config = self._node.config
-        if config.is_broker or config.is_set("inter.broker.listener.name"):
-            between_brokers = endpoints.get(config.inter_broker_listener_name)
-            if between_brokers is not None:
-                return [between_brokers]
-        return list(endpoints.values())
+        name = self._settings.inter_broker_listener
+        between_brokers = None if name is None else endpoints.get(name)
+        return list(endpoints.values()) if between_brokers is None else [between_brokers]
 
     async def _refused(self, host: str, port: int) -> bool:
         """Dials. A connection that is reset at once was still taken: the listener may be closing just now."""
         try:
-            stream = await asyncio.wait_for(self._node.network.connect(host, port), DIAL_SECONDS)
+            dialled = await asyncio.wait_for(self._settings.dial(host, port), DIAL_SECONDS)
         except OSError as error:  # a time-out is one, too
             return error.errno == errno.ECONNREFUSED
-        stream.close()
+        dialled.close()
         return False
 
     def close(self) -> None:
