@@ -146,7 +146,7 @@ def _match(ctx: RequestContext, instance_id: bytes, subscriptions: dict[str, dic
     connection = ctx.connection
     attributes = {
         "client_instance_id": uuids.to_text(instance_id),
-        "client_id": ctx.client_id or "",
+        "client_id": ctx.caller.client_id or "",
         "client_software_name": connection.client_software_name,
         "client_software_version": connection.client_software_version,
         "client_source_address": connection.peer_host,

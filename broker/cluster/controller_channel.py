@@ -71,7 +71,7 @@ class LocalChannel:
 
     async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
-        context = ControllerContext(ctx.client_id, forwarded=True, listener=ctx.connection.listener_name)
+        context = ControllerContext(ctx.caller.client_id, forwarded=True, listener=ctx.caller.listener)
         return await self.send(request, version, context)
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
@@ -123,16 +123,15 @@ class RoutedChannel:
 
     async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
-        connection = ctx.connection
 
         async def ask(peer: Peer, timeout_s: float) -> Any:
             wrapped = envelope.wrap(
                 request,
                 version,
-                client_id=ctx.client_id,
+                client_id=ctx.caller.client_id,
                 correlation_id=ctx.correlation_id,
-                principal=connection.principal,
-                host=connection.peer_host,
+                principal=ctx.caller.principal,
+                host=ctx.caller.host,
             )
             answer = await peer.request(wrapped, timeout_s=timeout_s)
             code = ErrorCode(answer.error_code)

@@ -22,7 +22,7 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     if request.API_KEY == ApiKey.ENVELOPE:
         return _handle_envelope(ctx, request)
     context = ControllerContext(
-        ctx.client_id, forwarded=False, listener=ctx.connection.listener_name, connection=ctx.connection
+        ctx.caller.client_id, forwarded=False, listener=ctx.caller.listener, connection=ctx.connection
     )
     answer: Awaitable[Any] = ctx.services.controller.handle(request, ctx.version, context)
     return answer
@@ -38,7 +38,7 @@ async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
         inner, version, correlation_id, client_id = envelope.unwrap(request, SERVED)
     except KafkaError as refusal:
         return EnvelopeResponse(error_code=int(refusal.code))
-    context = ControllerContext(client_id, forwarded=True, listener=ctx.connection.listener_name)
+    context = ControllerContext(client_id, forwarded=True, listener=ctx.caller.listener)
     answer = await controller.handle(inner, version, context)
     if not controller.active:
         # Whether it was done is not known here; the next controller tells.

@@ -27,7 +27,7 @@ def handle(ctx: RequestContext, request: ConsumerGroupHeartbeatRequest) -> Consu
         return ConsumerGroupHeartbeatResponse(error_code=code, error_message="GroupId can't be empty.")
     check_enabled(ctx)
     shard = ctx.services.groups.shard_of(request.group_id)
-    caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
+    caller = Caller(ctx.version, ctx.caller.client_id or "", f"/{ctx.caller.host}")
     reply = Reply(lambda code, message: ConsumerGroupHeartbeatResponse(error_code=code, error_message=message))
     shard.submit(lambda effects: shard.state.consumer.heartbeat(effects, reply, request, caller), reply, writes=False)
     return reply

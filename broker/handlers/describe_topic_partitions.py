@@ -38,7 +38,7 @@ def handle(ctx: RequestContext, request: m.DescribeTopicPartitionsRequest) -> m.
             )
     limit_max = ctx.services.config["max.request.partition.size.limit"]
     remaining = max(min(limit_max, request.response_partition_limit), 1)
-    view = ListenerView(image, ctx.connection.listener_name)
+    view = ListenerView(image, ctx.caller.listener)
     response = m.DescribeTopicPartitionsResponse()
     for name in names:
         if remaining == 0:

@@ -36,7 +36,7 @@ def handle(ctx: RequestContext, request: JoinGroupRequest) -> JoinGroupResponse 
     if not shortest <= request.session_timeout_ms <= longest:
         return _refusal(ctx.version, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id)
     shard = ctx.services.groups.shard_of(request.group_id)
-    caller = Caller(ctx.version, ctx.client_id or "", f"/{ctx.connection.peer_host}")
+    caller = Caller(ctx.version, ctx.caller.client_id or "", f"/{ctx.caller.host}")
     kind = Reply if ctx.version >= _NULL_NAME else _NamedReply
     reply = kind(lambda code, message: _refusal(ctx.version, code))
     shard.submit(lambda effects: shard.state.join(effects, reply, request, caller), reply, writes=False)

@@ -35,7 +35,7 @@ def handle(ctx: RequestContext, request: ListConfigResourcesRequest) -> ListConf
     resources = []
     for kind in _TYPES:
         if kind in wanted:
-            names = _names(ctx.services.image, kind, ctx.connection.listener_name)
+            names = _names(ctx.services.image, kind, ctx.caller.listener)
             resources += [ConfigResource(resource_name=name, resource_type=kind) for name in names]
     return ListConfigResourcesResponse(config_resources=resources)
 

@@ -51,7 +51,7 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     # Clients send admin requests to "the controller": any broker will do, each passes them on.
     response.controller_id = node.broker_id if node.broker_id in alive else alive[0] if alive else -1
 
-    view = ListenerView(image, ctx.connection.listener_name)
+    view = ListenerView(image, ctx.caller.listener)
     response.topics = _topics(ctx, request, view, wanted)
     if version >= 8:
         if version <= 10 and request.include_cluster_authorized_operations:
@@ -114,7 +114,7 @@ def _topics(
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 creatable.append(name)
         if creatable and request.allow_auto_topic_creation and ctx.services.config["auto.create.topics.enable"]:
-            ctx.services.topic_creation.create(creatable, ctx.client_id)
+            ctx.services.topic_creation.create(creatable, ctx.caller.client_id)
     return found
 
 

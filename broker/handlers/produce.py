@@ -142,7 +142,7 @@ def _append(
                 if acks < -1 or acks > 1:
                     raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS)
                 guard = None if admission is None else admission.guard_of(partition)
-                if partition.topic in INTERNAL_TOPICS and ctx.client_id != "__admin_client":
+                if partition.topic in INTERNAL_TOPICS and ctx.caller.client_id != "__admin_client":
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION)
                 info = partition.append(records, acks=acks, now_ms=now_ms, version=version, guard=guard)
             except KafkaError as refusal:

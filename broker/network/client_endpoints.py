@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def broker_address(ctx: RequestContext, broker: Broker) -> tuple[str, int] | None:
     """Host and port of `broker` on the client's listener; None when it has no such listener."""
-    endpoint = broker.endpoints.get(ctx.connection.listener_name)
+    endpoint = broker.endpoints.get(ctx.caller.listener)
     if endpoint is None:
         return None
     if broker.id == ctx.services.broker_id and ctx.services.config["advertised.listeners"] is None:

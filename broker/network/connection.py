@@ -27,6 +27,7 @@ from pylogd.broker.network.dispatch import Route, failure_response
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
+from pylogd.rpc.caller import ANONYMOUS, Caller
 from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Connection:
         "_reserved",
         "_reserved_at",
         "_splits",
-        "client_id",
+        "caller",
         "client_software_name",
         "client_software_version",
         "closed",
@@ -96,7 +97,6 @@ class Connection:
         "peer",
         "peer_host",
         "pending",
-        "principal",
         "server",
         "stream",
         "waiting_for_memory",
@@ -113,8 +113,8 @@ class Connection:
         self.peer = f"{stream.peer_host}:{stream.peer_port}"
         self.local_host = stream.local_host
         self.local_port = stream.local_port
-        self.principal = "User:ANONYMOUS"
-        self.client_id: str | None = None
+        #: Who asks, with the client id of the latest request; another one only when that changes.
+        self.caller = Caller(ANONYMOUS, None, stream.peer_host, listener.name)
         self.client_software_name = "unknown"
         self.client_software_version = "unknown"
         self.last_active = self.loop.time()
@@ -227,8 +227,10 @@ class Connection:
         elif length < -1:
             raise ProtocolError(f"a client id of {length} bytes")
         else:
-            self._client_id_bytes = None
-            self.client_id = "" if length == 0 else None
+            client_id = "" if length == 0 else None
+            if self.caller.client_id != client_id:
+                self._client_id_bytes = None
+                self.caller = self.caller._replace(client_id=client_id)
         if route is None:
             if key_and_version >> 16 == _API_VERSIONS:
                 handler = dispatcher.supported[ApiKey.API_VERSIONS]
@@ -249,7 +251,7 @@ class Connection:
             if forms is not None and forms.run(frame, position, correlation_id, route):
                 return
         request, _ = route.decode(frame, position)
-        context = RequestContext(route.version, self.client_id, correlation_id, self, dispatcher.services)
+        context = RequestContext(route.version, self.caller, correlation_id, self, dispatcher.services)
         try:
             response = route.handle(context, request)
         except Exception as failure:
@@ -293,7 +295,7 @@ class Connection:
         if len(text) < length:
             raise ProtocolError("the client id ends behind the request")
         try:
-            self.client_id = text.decode()
+            self.caller = self.caller._replace(client_id=text.decode())
         except UnicodeDecodeError:
             raise ProtocolError("the client id is not UTF-8") from None
         self._client_id_bytes = text

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylogd.broker.network.connection import Connection
+    from pylogd.rpc.caller import Caller
 
 
 class CloseConnection(Exception):
@@ -15,13 +16,13 @@ class CloseConnection(Exception):
 class RequestContext:
     """What a handler knows about a request besides its body."""
 
-    __slots__ = ("client_id", "connection", "correlation_id", "services", "version")
+    __slots__ = ("caller", "connection", "correlation_id", "services", "version")
 
     def __init__(
-        self, version: int, client_id: str | None, correlation_id: int, connection: Connection, services: Any
+        self, version: int, caller: Caller, correlation_id: int, connection: Connection, services: Any
     ) -> None:
         self.version = version
-        self.client_id = client_id
+        self.caller = caller
         self.correlation_id = correlation_id
         self.connection = connection
         self.services = services

@@ -132,7 +132,7 @@ def failure_response(route: Route, ctx: RequestContext, request: Any, failure: B
         "unexpected failure handling %s version %d from client %s at %s",
         route.key.name,
         route.version,
-        ctx.client_id,
+        ctx.caller.client_id,
         ctx.connection.peer,
         exc_info=failure,
     )

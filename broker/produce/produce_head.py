@@ -101,7 +101,9 @@ class Head:
         answer = PartitionProduceResponse(
             self.index, int(code), info.base_offset, info.log_append_time_ms, info.log_start_offset
         )
-        context = RequestContext(self.version, None, correlation_id, connection, connection.dispatcher.services)
+        context = RequestContext(
+            self.version, connection.caller, correlation_id, connection, connection.dispatcher.services
+        )
         frame = bytearray()
         self.route.encode_into(frame, [], correlation_id, with_leaders(context, self._response(answer)))
         return frame

@@ -14,6 +14,7 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import create_topics, describe_cluster
 from pylogd.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+from pylogd.rpc.caller import Caller
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
 from support.broker import Pylogd
@@ -51,8 +52,8 @@ async def ask(addresses: list[int], work: Any, timeout_s: float = 20.0) -> Any:
 
 def context(version: int) -> Any:
     """A client's request as a handler sees it."""
-    connection = SimpleNamespace(principal="User:ANONYMOUS", peer_host="127.0.0.1", listener_name="PLAINTEXT")
-    return SimpleNamespace(client_id="a-client", correlation_id=7, version=version, connection=connection)
+    caller = Caller(client_id="a-client", host="127.0.0.1", listener="PLAINTEXT")
+    return SimpleNamespace(caller=caller, correlation_id=7, version=version)
 
 
 def test_a_clients_request_is_forwarded_in_an_envelope(daemon: Daemon) -> None:

@@ -21,6 +21,7 @@ from pylogd.protocol.framing import encode_request
 from pylogd.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
+from pylogd.rpc.caller import Caller
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.deferred import Deferred
 from pylogd.runtime.files import FileSystem
@@ -29,6 +30,7 @@ from pylogd.storage.log_config import LogConfig
 from pylogd.storage.recovery.loading import open_log
 
 TOPIC_ID = bytes(range(16))
+CALLER = Caller(client_id="tests")
 NOW_MS = 1_700_000_000_000
 
 
@@ -51,7 +53,8 @@ class Broker:
 
     def repeated(self) -> RepeatedProduce:
         self.connection: Any = SimpleNamespace(
-            dispatcher=SimpleNamespace(node=self.node),
+            caller=CALLER,
+            dispatcher=SimpleNamespace(services=self.node),
             pending=deque(),
             loop=SimpleNamespace(time=lambda: self.now_s, call_at=self._call_at),
             settled=lambda reply: self.settled.append(reply),
@@ -76,7 +79,7 @@ class Broker:
         position = 10 + int.from_bytes(view[8:10], "big") + (1 if route.request_tagged else 0)
         request, _ = route.decode(view, position)
         correlation_id = int.from_bytes(view[4:8], "big")
-        response = route.handle(RequestContext(version, "tests", correlation_id, None, self.node), request)  # type: ignore[arg-type]
+        response = route.handle(RequestContext(version, CALLER, correlation_id, None, self.node), request)  # type: ignore[arg-type]
         if repeated is not None:
             repeated.learn(version, route, view, request, None if isinstance(response, Deferred) else response)
         if isinstance(response, Deferred):
