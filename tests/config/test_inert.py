@@ -15,7 +15,10 @@ from pylogd.config.group import CLIENT_METRICS_KEYS, GROUP_KEYS
 from pylogd.config.topic import BROKER_WIDE, SYNONYMS, TOPIC_KEYS
 from support.paths import CHECKOUT
 
-FOLDERS = ("broker", "controller", "storage", "replication", "runtime", "api")
+FOLDERS = (
+    "runtime", "metadata", "rpc", "storage", "replication", "controller", "coordinators", "broker", "audit", "cli",
+    "api",
+)  # fmt: skip
 # These list keys for reasons other than acting on them.
 LISTS = (
     "broker/admin/config_admin.py",

@@ -29,7 +29,7 @@ def test_text_lines_have_time_level_logger_message_and_fields(stream: io.StringI
     logger.debug("not shown")
     time, rest = stream.getvalue().split(" ", 1)
     assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z", time)
-    assert rest == 'INFO  broker.server opened 3 peer=10.0.0.1:5 reason="too long" empty=""\n'
+    assert rest == 'INFO  broker.network.server opened 3 peer=10.0.0.1:5 reason="too long" empty=""\n'
 
 
 def test_a_peer_cannot_forge_a_line(stream: io.StringIO) -> None:

@@ -75,7 +75,7 @@ class Context:
         listener_name = "PLAINTEXT"
 
     def __init__(self, node: Node, version: int = 4) -> None:
-        self.node = node
+        self.services = node
         self.version = version
 
 

@@ -127,5 +127,5 @@ def _context(node: Any) -> Any:
         pass
 
     context = Context()
-    context.node = node  # type: ignore[attr-defined]
+    context.services = node  # type: ignore[attr-defined]
     return context
