@@ -21,7 +21,7 @@ from pylogd.protocol.batch import parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.replication import isr as in_sync
 from pylogd.replication.isr import FollowerState, Proposal, Standing
-from pylogd.replication.waiters import Waiters
+from pylogd.replication.waiters import Waiter, Waiters
 from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Partition:
         self.listeners: list[LeadershipListener] = []
         #: In a log directory that failed.
         self.offline = False
-        self.waiters = Waiters()
+        self.waiters = Waiters(replicas.loop)
         self.wake_scheduled = False
         if callable(log):
             self._open = log
@@ -311,6 +311,50 @@ class Partition:
             waiters.settle(waiters.flushes, log.flushed_offset, ErrorCode.NONE)
         if waiters.fetches and not self.wake_scheduled:
             self._replicas.schedule_wake(self)
+
+    # -- waiting
+
+    def must_wait(self, acks: int, last_offset: int) -> bool:
+        """Whether a produce is acknowledged later than now: with acks=all when the high watermark has passed it, with
+        acks=1 and `flush.messages=1` when it is flushed."""
+        log = self.log
+        if acks == -1:
+            return log.high_watermark <= last_offset
+        return log.config.flush_messages == 1 and log.flushed_offset <= last_offset
+
+    def when_committed(self, offset: int, epoch: int, deadline_s: float, waiter: Waiter, slot: int = 0) -> None:
+        """Tell `waiter` once, maybe before this returns: when the high watermark has reached `offset`, when the
+        leadership of `epoch` is over, or REQUEST_TIMED_OUT at `deadline_s` of the event loop."""
+        if epoch != self.leader_epoch or not self.is_leader:
+            waiter.acknowledged(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.log.high_watermark >= offset:
+            waiter.acknowledged(slot, self.ack_code)
+        else:
+            self.waiters.wait(self.waiters.acks, offset, deadline_s, waiter, slot)
+
+    def when_flushed(self, offset: int, epoch: int, deadline_s: float, waiter: Waiter, slot: int = 0) -> None:
+        """As `when_committed`, when everything below `offset` is on the leader's disk."""
+        if epoch != self.leader_epoch or not self.is_leader:
+            waiter.acknowledged(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.log.flushed_offset >= offset:
+            waiter.acknowledged(slot, ErrorCode.NONE)
+        else:
+            self.waiters.wait(self.waiters.flushes, offset, deadline_s, waiter, slot)
+
+    def when_start_moved(self, offset: int, epoch: int, deadline_s: float, waiter: Waiter, slot: int = 0) -> None:
+        """As `when_committed`, when no living replica has records below `offset`."""
+        if epoch != self.leader_epoch or not self.is_leader:
+            waiter.acknowledged(slot, ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        elif self.low_watermark >= offset:
+            waiter.acknowledged(slot, ErrorCode.NONE)
+        else:
+            self.waiters.wait(self.waiters.starts, offset, deadline_s, waiter, slot)
+
+    def abandon(self, waiter: Waiter) -> None:
+        """`waiter` waits no longer and is told nothing."""
+        self.waiters.abandon(waiter)
+
+    # -- followers
 
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
         """A follower's fetch is only served to a replica of this partition."""

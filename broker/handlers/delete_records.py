@@ -7,7 +7,7 @@ comes when it is gone from every living replica.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.broker.handlers.produce import INTERNAL_TOPICS
 from pylogd.broker.network.context import RequestContext
@@ -29,7 +29,7 @@ HIGH_WATERMARK = -1
 
 
 def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsResponse | Deferred:
-    waiter = _Deletions(ctx)
+    waiter = _Deletions(ctx.connection.loop.time() + max(request.timeout_ms, 0) / 1000)
     topics = []
     for topic in request.topics:
         answers = []
@@ -38,15 +38,13 @@ def handle(ctx: RequestContext, request: DeleteRecordsRequest) -> DeleteRecordsR
             answers.append(answer)
             try:
                 partition, offset = _delete(ctx, topic.name, asked.partition_index, asked.offset)
-                answer.low_watermark = partition.low_watermark
-                if answer.low_watermark < offset:
-                    waiter.wait(partition, offset, answer)
+                waiter.wait(partition, offset, answer)
             except KafkaError as refusal:
                 answer.error_code = int(refusal.code)
         if answers:
             topics.append(DeleteRecordsTopicResult(name=topic.name, partitions=answers))
     response = DeleteRecordsResponse(topics=topics)
-    return waiter.start(response, request.timeout_ms) if waiter.waiting else response
+    return waiter.start(response) if waiter.waiting else response
 
 
 def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> tuple[Partition, int]:
@@ -70,44 +68,40 @@ def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> tuple[P
 class _Deletions:
     """Partitions in which followers still have records below the wanted offset."""
 
-    __slots__ = ("_ctx", "_deferred", "_parts", "_response", "_timer", "waiting")
+    __slots__ = ("_deadline_s", "_deferred", "_parts", "_response", "waiting")
 
-    def __init__(self, ctx: RequestContext) -> None:
-        self._ctx = ctx
+    def __init__(self, deadline_s: float) -> None:
+        self._deadline_s = deadline_s
         self._parts: list[tuple[Partition, DeleteRecordsPartitionResult]] = []
         self._deferred = Deferred()
         self._response: DeleteRecordsResponse | None = None
-        self._timer: Any = None
         self.waiting = 0
 
     def wait(self, partition: Partition, offset: int, answer: DeleteRecordsPartitionResult) -> None:
-        answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+        answer.low_watermark = partition.low_watermark
         self._parts.append((partition, answer))
         self.waiting += 1
-        partition.waiters.await_start(offset, partition.leader_epoch, self, len(self._parts) - 1)
+        partition.when_start_moved(offset, partition.leader_epoch, self._deadline_s, self, len(self._parts) - 1)
 
-    def start(self, response: DeleteRecordsResponse, timeout_ms: int) -> Deferred:
+    def start(self, response: DeleteRecordsResponse) -> Deferred:
         self._response = response
-        self._deferred.abandoned = self._leave
-        self._timer = self._ctx.connection.loop.call_later(max(timeout_ms, 0) / 1000, self._finish)
+        self._deferred.abandoned = self._abandon
         return self._deferred
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:
         partition, answer = self._parts[slot]
         answer.error_code = int(code)
-        answer.low_watermark = partition.low_watermark if code is ErrorCode.NONE else -1
+        if code is ErrorCode.NONE:
+            answer.low_watermark = partition.low_watermark
+        elif code is not ErrorCode.REQUEST_TIMED_OUT:
+            answer.low_watermark = -1
         self.waiting -= 1
-        if self.waiting == 0 and self._timer is not None:
-            self._finish()
+        if self.waiting == 0 and self._response is not None:
+            self._deferred.resolve(self._response)
 
-    def _finish(self) -> None:
-        self._leave()
-        self._deferred.resolve(self._response)
-
-    def _leave(self) -> None:
-        self._timer.cancel()
+    def _abandon(self) -> None:
         for partition, _ in self._parts:
-            partition.waiters.forget(self)
+            partition.abandon(self)
 
 
 def error_response(

@@ -158,15 +158,9 @@ def _append(
                 index, 0, info.base_offset, info.log_append_time_ms, info.log_start_offset
             )
             answers.append(answer)
-            if acks == -1:
-                if partition.log.high_watermark > info.last_offset:
-                    answer.error_code = int(partition.ack_code)
-                else:
-                    waiter = waiter or _Acks(ctx)
-                    waiter.await_watermark(partition, info.last_offset + 1, answer)
-            elif acks == 1 and partition.flush_gates_acks and partition.log.flushed_offset <= info.last_offset:
-                waiter = waiter or _Acks(ctx)
-                waiter.await_flush(partition, info.last_offset + 1, answer)
+            if acks and partition.must_wait(acks, info.last_offset):
+                waiter = waiter or _Acks(ctx, request)
+                waiter.wait(partition, info.last_offset + 1, answer)
         if answers:
             topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
     if acks == 0:
@@ -175,7 +169,7 @@ def _append(
         return None
     response = ProduceResponse(topics)
     if waiter is not None:
-        return waiter.start(response, request.timeout_ms)
+        return waiter.start(response)
     return with_leaders(ctx, response) if failed else response
 
 
@@ -271,38 +265,32 @@ def error_name(code: int) -> str:
 class _Acks:
     """A Produce that is appended and waits for its acknowledgements."""
 
-    __slots__ = ("_answers", "_ctx", "_deferred", "_partitions", "_response", "_timer", "_waiting")
+    __slots__ = ("_acks", "_answers", "_ctx", "_deadline_s", "_deferred", "_partitions", "_response", "_waiting")
 
-    def __init__(self, ctx: RequestContext) -> None:
+    def __init__(self, ctx: RequestContext, request: ProduceRequest) -> None:
         self._ctx = ctx
+        self._acks = request.acks
+        self._deadline_s = ctx.connection.loop.time() + max(request.timeout_ms, 0) / 1000
         self._deferred = Deferred(exclusive=False)
         self._answers: list[PartitionProduceResponse] = []
         self._partitions: list[Partition] = []
         self._waiting = 0
         self._response: ProduceResponse | None = None
-        self._timer: Any = None
 
-    def await_watermark(self, partition: Partition, offset: int, answer: PartitionProduceResponse) -> None:
-        self._add(partition, answer)
-        partition.waiters.await_ack(offset, partition.leader_epoch, self, len(self._answers) - 1)
-
-    def await_flush(self, partition: Partition, offset: int, answer: PartitionProduceResponse) -> None:
-        self._add(partition, answer)
-        partition.waiters.await_flush(offset, partition.leader_epoch, self, len(self._answers) - 1)
-
-    def _add(self, partition: Partition, answer: PartitionProduceResponse) -> None:
-        answer.error_code = int(ErrorCode.REQUEST_TIMED_OUT)
+    def wait(self, partition: Partition, offset: int, answer: PartitionProduceResponse) -> None:
+        slot = len(self._answers)
         self._answers.append(answer)
         self._partitions.append(partition)
         self._waiting += 1
+        when = partition.when_committed if self._acks == -1 else partition.when_flushed
+        when(offset, partition.leader_epoch, self._deadline_s, self, slot)
 
-    def start(self, response: ProduceResponse, timeout_ms: int) -> Deferred:
+    def start(self, response: ProduceResponse) -> Deferred:
         self._response = response
         if self._waiting == 0:
             self._finish()
         else:
             self._deferred.abandoned = self._abandon
-            self._timer = self._ctx.connection.loop.call_later(max(timeout_ms, 0) / 1000, self._expire)
         return self._deferred
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:
@@ -311,20 +299,10 @@ class _Acks:
         if self._waiting == 0 and self._response is not None:
             self._finish()
 
-    def _expire(self) -> None:
-        self._forget()
-        self._finish()
-
     def _abandon(self) -> None:
-        self._timer.cancel()
-        self._forget()
-
-    def _forget(self) -> None:
         for partition in self._partitions:
-            partition.waiters.forget(self)
+            partition.abandon(self)
 
     def _finish(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
         assert self._response is not None
         self._deferred.resolve(with_leaders(self._ctx, self._response))

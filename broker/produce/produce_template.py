@@ -15,7 +15,6 @@ because a refused append changes nothing; the full path refuses it again and say
 
 from __future__ import annotations
 
-import asyncio
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from pylogd.broker.network.connection import Connection
     from pylogd.broker.network.dispatch import Route
     from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
-    from pylogd.replication.partition import Partition
     from pylogd.storage.log.placing import Placement
 
 #: Size, key and version as one number, correlation id.
@@ -50,14 +48,13 @@ _WORTHWHILE = 4
 class WaitingReply:
     """A reply with its place in the connection's order, until the acknowledgement is there."""
 
-    __slots__ = ("_connection", "_correlation_id", "_head", "_info", "chunks", "deadline")
+    __slots__ = ("_connection", "_correlation_id", "_head", "_info", "chunks")
 
     def __init__(self, connection: Connection, head: Head, correlation_id: int, info: AppendInfo) -> None:
         self._connection = connection
         self._head = head
         self._correlation_id = correlation_id
         self._info = info
-        self.deadline = 0.0
         self.chunks: list[Any] | None = None
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:
@@ -68,14 +65,10 @@ class WaitingReply:
         """Nothing to wait for but the replies before it."""
         self._fill(ErrorCode.NONE)
 
-    def expire(self) -> None:
-        self.abandon()
-        self._fill(ErrorCode.REQUEST_TIMED_OUT)
-
     def abandon(self) -> None:
         """Nobody waits for the acknowledgement any longer."""
         if self.chunks is None:
-            self._head.partition.waiters.forget(self)
+            self._head.partition.abandon(self)
 
     @property
     def deferred(self) -> WaitingReply:
@@ -136,16 +129,13 @@ class _Group:
 class RepeatedProduce:
     """The remembered heads of one connection; all of one length, because that is how a head is found."""
 
-    __slots__ = ("_connection", "_head_bytes", "_heads", "_misses", "_timer", "_timer_at")
+    __slots__ = ("_connection", "_head_bytes", "_heads", "_misses")
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._heads: dict[bytes, Head] = {}
         self._head_bytes = 0
         self._misses = 0
-        #: One for all waiting replies of the connection: set for the earliest deadline, left alone when it is met.
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at = 0.0
 
     def learn(
         self,
@@ -224,7 +214,7 @@ class RepeatedProduce:
                 log = partition.log
                 if partition.followers or log.config.flush_messages == 1:
                     info = partition.append(records, acks=head.acks, now_ms=now_ms, version=head.version)
-                    waits = _must_wait(partition, head.acks, info)
+                    waits = partition.must_wait(head.acks, info.last_offset)
                 else:
                     # Alone and not bound to the disk: in the same moment acknowledged.
                     if head.plain and end - stop > _WORTHWHILE * size and size < _SMALL_BYTES and not pending:
@@ -307,45 +297,12 @@ class RepeatedProduce:
         if not waits:
             reply.ready()
             return
-        reply.deadline = deadline = connection.loop.time() + head.timeout_s
-        if self._timer is None or deadline < self._timer_at:
-            self._set_timer(deadline)
         partition = head.partition
-        wait = partition.waiters.await_ack if head.acks == -1 else partition.waiters.await_flush
-        wait(info.last_offset + 1, partition.leader_epoch, reply, 0)
-
-    def _set_timer(self, deadline: float) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = deadline
-        self._timer = self._connection.loop.call_at(deadline, self._expire)
-
-    def _expire(self) -> None:
-        connection = self._connection
-        self._timer = None
-        now = connection.loop.time()
-        waiting = [reply for reply in connection.pending if isinstance(reply, WaitingReply) and reply.chunks is None]
-        for reply in waiting:
-            if reply.deadline <= now:
-                reply.expire()
-        left = [reply.deadline for reply in waiting if reply.chunks is None]
-        if left:
-            self._set_timer(min(left))
-        if connection.pending:
-            connection.settled(connection.pending[0])
+        when = partition.when_committed if head.acks == -1 else partition.when_flushed
+        when(info.last_offset + 1, partition.leader_epoch, connection.loop.time() + head.timeout_s, reply)
 
     def close(self) -> None:
         self._heads.clear()
-        if self._timer is not None:
-            self._timer.cancel()
-
-
-def _must_wait(partition: Partition, acks: int, info: AppendInfo) -> bool:
-    """Whether the acknowledgement comes later: with the watermark, or with acks=1 with the flush."""
-    log = partition.log
-    if acks == -1:
-        return log.high_watermark <= info.last_offset
-    return log.config.flush_messages == 1 and log.flushed_offset <= info.last_offset
 
 
 def _uvarint_size(value: int) -> int:

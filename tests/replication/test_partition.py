@@ -9,7 +9,7 @@ import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
-from pylogd.replication.waiters import Waiters
+from pylogd.replication.waiters import NEVER_S, Waiters
 
 
 class Loop:
@@ -18,8 +18,28 @@ class Loop:
     def __init__(self) -> None:
         self.calls: list[Any] = []
 
+        self.timers: list[tuple[float, Any]] = []
+        self.now_s = 100.0
+
+    def time(self) -> float:
+        return self.now_s
+
     def call_soon(self, call: Any, *args: Any) -> None:
         self.calls.append((call, args))
+
+    def call_at(self, when_s: float, call: Any) -> Any:
+        timer = (when_s, call)
+        self.timers.append(timer)
+        return SimpleNamespace(cancel=lambda: self.timers.remove(timer))
+
+    def pass_time(self, now_s: float) -> None:
+        """Run the timers that are due by then, each at its time."""
+        while due := [timer for timer in self.timers if timer[0] <= now_s]:
+            timer = min(due, key=lambda timer: timer[0])
+            self.timers.remove(timer)
+            self.now_s = timer[0]
+            timer[1]()
+        self.now_s = now_s
 
     def turn(self) -> int:
         calls, self.calls = self.calls, []
@@ -107,9 +127,9 @@ def test_the_slowest_replica_in_sync_decides(partition: Partition) -> None:
     assert partition.high_watermark == 4
 
 
-def test_a_client_that_goes_while_it_is_answered_takes_only_its_own_waiters_along() -> None:
+def test_a_client_that_goes_while_it_is_answered_takes_only_its_own_waiters_along(loop: Loop) -> None:
     """Sending one reply may show that the client has gone, which forgets its other waiters while they are settled."""
-    waiters = Waiters()
+    waiters = Waiters(loop)  # type: ignore[arg-type]
     told: list[str] = []
 
     class Waiter:
@@ -120,11 +140,11 @@ def test_a_client_that_goes_while_it_is_answered_takes_only_its_own_waiters_alon
         def acknowledged(self, slot: int, code: ErrorCode) -> None:
             told.append(self.name)
             for each in self.goes:
-                waiters.forget(each)
+                waiters.abandon(each)
 
     gone = Waiter("gone")
     for offset, waiter in enumerate([Waiter("first", (gone,)), gone, Waiter("second"), Waiter("third")]):
-        waiters.await_ack(offset, 1, waiter, 0)
+        waiters.wait(waiters.acks, offset, NEVER_S, waiter, 0)
     waiters.settle(waiters.acks, 2, ErrorCode.NONE)
     assert told == ["first", "second"]
     waiters.settle(waiters.acks, 3, ErrorCode.NONE)
@@ -156,8 +176,8 @@ def test_flushed_gates_the_watermark(partition: Partition, log: Log) -> None:
     partition.become_leader(1, (1,))
     waiting, durable = Ack(), Ack()
     append(partition)
-    partition.waiters.await_ack(1, 1, waiting, 0)
-    partition.waiters.await_flush(1, 1, durable, 0)
+    partition.when_committed(1, 1, NEVER_S, waiting)
+    partition.when_flushed(1, 1, NEVER_S, durable)
     assert partition.high_watermark == 0
     log.flushed_offset = 1
     log.on_flushed(log)
@@ -169,8 +189,8 @@ def test_acknowledgements_come_in_order_of_offsets(partition: Partition) -> None
     partition.become_leader(1, (1, 2), (1, 2))
     ack = Ack()
     for offset in (1, 2, 3, 5):
-        partition.waiters.await_ack(offset, 1, ack, offset)
-    partition.waiters.await_ack(2, 1, ack, 22)  # a duplicate of the second
+        partition.when_committed(offset, 1, NEVER_S, ack, offset)
+    partition.when_committed(2, 1, NEVER_S, ack, 22)  # a duplicate of the second
     for _ in range(5):
         append(partition)
     partition.follower_fetched(2, -1, 2, 0, 0)
@@ -192,11 +212,79 @@ def test_the_end_of_an_epoch_fails_its_waiters(partition: Partition, change: Any
     partition.become_leader(1, (1, 2), (1, 2))
     append(partition)
     ack, poll = Ack(), Poll()
-    partition.waiters.await_ack(1, 1, ack, 7)
+    partition.when_committed(1, 1, NEVER_S, ack, 7)
     partition.waiters.fetches[poll] = None
     change(partition)
     assert ack.codes == [(7, code)]
     assert poll.wakes == 1
+
+
+def test_who_waits_too_long_is_told_and_the_others_wait_on(partition: Partition, loop: Loop) -> None:
+    partition.become_leader(1, (1, 2), (1, 2))
+    for _ in range(4):
+        append(partition)
+    ack = Ack()
+    for slot, deadline_s in enumerate((130.0, 110.0, NEVER_S, 110.0)):
+        partition.when_committed(slot + 1, 1, deadline_s, ack, slot)
+    assert [when_s for when_s, _ in loop.timers] == [110.0], "one timer for all, at the earliest deadline"
+    loop.pass_time(110.0)
+    assert ack.codes == [(1, ErrorCode.REQUEST_TIMED_OUT), (3, ErrorCode.REQUEST_TIMED_OUT)]
+    assert [when_s for when_s, _ in loop.timers] == [130.0]
+    ack.codes.clear()
+    partition.follower_fetched(2, -1, 4, 0, 0)
+    assert ack.codes == [(0, ErrorCode.NONE), (2, ErrorCode.NONE)]
+    loop.pass_time(200.0)
+    assert len(ack.codes) == 2
+    assert not loop.timers
+
+
+def test_deadlines_hold_for_every_kind_of_wait(partition: Partition, log: Log, loop: Loop) -> None:
+    log.config.flush_messages = 1
+    partition.become_leader(1, (1, 2), (1, 2))
+    append(partition)
+    ack = Ack()
+    partition.when_committed(1, 1, 101.0, ack, 1)
+    partition.when_flushed(1, 1, 101.0, ack, 2)
+    partition.when_start_moved(1, 1, 101.0, ack, 3)
+    loop.pass_time(101.0)
+    assert ack.codes == [(slot, ErrorCode.REQUEST_TIMED_OUT) for slot in (1, 2, 3)]
+
+
+def test_who_abandons_hears_nothing_even_while_others_are_told(partition: Partition, loop: Loop) -> None:
+    partition.become_leader(1, (1, 2), (1, 2))
+    append(partition)
+    gone, told = Ack(), []
+
+    class Leaves:
+        def acknowledged(self, slot: int, code: ErrorCode) -> None:
+            told.append(code)
+            partition.abandon(gone)
+
+    for deadline_s in (101.0, 102.0):
+        partition.when_committed(1, 1, deadline_s, Leaves())
+        partition.when_committed(1, 1, deadline_s, gone)
+    loop.pass_time(101.0)
+    partition.when_committed(1, 1, NEVER_S, gone)
+    partition.become_follower(2, 2, (2,))
+    assert told == [ErrorCode.REQUEST_TIMED_OUT, ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    assert gone.codes == []
+    assert not loop.timers
+
+
+def test_a_wait_that_is_over_already(partition: Partition, loop: Loop) -> None:
+    partition.become_leader(3, (1,))
+    append(partition)
+    ack = Ack()
+    partition.when_committed(1, 3, 101.0, ack, 1)
+    partition.when_committed(1, 2, 101.0, ack, 2)
+    partition.become_follower(4, 2, (2,))
+    partition.when_committed(1, 4, 101.0, ack, 3)
+    assert ack.codes == [
+        (1, ErrorCode.NONE),
+        (2, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]
+    assert not loop.timers
 
 
 def test_old_news_is_ignored(partition: Partition) -> None:

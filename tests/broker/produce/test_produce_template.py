@@ -39,7 +39,8 @@ class Broker:
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock(NOW_MS)
-        self.replicas = Replicas(1, SimpleNamespace(call_soon=lambda job: None))  # type: ignore[arg-type]
+        self.loop: Any = SimpleNamespace(call_soon=lambda job: None, time=lambda: self.now_s, call_at=self._call_at)
+        self.replicas = Replicas(1, self.loop)
         environment = LogEnvironment(FileSystem(), self.clock)
         for topic, topic_id in (("orders", TOPIC_ID), ("a longer name", TOPIC_ID[::-1])):
             for index in range(2):
@@ -56,7 +57,7 @@ class Broker:
             caller=CALLER,
             dispatcher=SimpleNamespace(services=self.node),
             pending=deque(),
-            loop=SimpleNamespace(time=lambda: self.now_s, call_at=self._call_at),
+            loop=self.loop,
             settled=lambda reply: self.settled.append(reply),
         )
         self.settled: list[Any] = []
