@@ -8,6 +8,7 @@ from typing import Any
 
 from pylogd.metadata.record_batches import decode_batches
 from pylogd.metadata.snapshot import SnapshotId
+from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.messages.metadata_records import ConfigRecord
 from pylogd.runtime.files import FileSystem
@@ -17,12 +18,11 @@ from pylogd.storage.segments.segment import LOG_SUFFIX
 _POLICY = "cleanup.policy"
 _TOPIC = 2
 #: The brokers create these, and compact them whatever their configuration says.
-INTERNAL = {"__consumer_offsets", "__transaction_state", "__share_group_state"}
 
 
 def compacted_topics(path: str) -> set[str]:
     """`path` is the partition directory of the metadata log; it need not exist."""
-    found = set(INTERNAL)
+    found = set(INTERNAL_TOPICS)
     for record in _records(path):
         # Once compacted, the gaps stay when the policy changes.
         if (

@@ -10,12 +10,13 @@ import os
 from dataclasses import dataclass
 
 from pylogd.audit.model import Finding, Kind, Replica
-from pylogd.audit.policies import INTERNAL, compacted_topics
+from pylogd.audit.policies import compacted_topics
+from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC, INTERNAL_TOPICS
 from pylogd.protocol.errors import KafkaError, ProtocolError
 from pylogd.runtime.files import FileSystem
 from pylogd.storage import checkpoint_file
 from pylogd.storage.checkpoint_file import TopicPartition
-from pylogd.storage.directories.directory import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, METADATA_TOPIC, LogDirectory
+from pylogd.storage.directories.directory import CLEAN_SHUTDOWN_FILE, META_PROPERTIES_FILE, LogDirectory
 from pylogd.storage.segments.segment import LOG_SUFFIX, SWAP_SUFFIX
 
 
@@ -62,11 +63,11 @@ def survey(path: str) -> Survey:
     if not partitions and not os.path.exists(f"{path}/{META_PROPERTIES_FILE}"):
         raise NoDataDirectory(f"{path}: neither partitions nor {META_PROPERTIES_FILE} in it; is it one of log.dirs?")
     try:
-        compacted = compacted_topics(f"{path}/{METADATA_TOPIC}-0")
+        compacted = compacted_topics(f"{path}/{CLUSTER_METADATA_TOPIC}-0")
     except (KafkaError, ProtocolError, OSError) as error:
-        compacted = set(INTERNAL)
+        compacted = set(INTERNAL_TOPICS)
         text = f"the snapshot of the cluster metadata cannot be read, so gaps of compacted topics count: {error}"
-        findings.append(Finding(Kind.UNREADABLE, text, f"{METADATA_TOPIC}-0"))
+        findings.append(Finding(Kind.UNREADABLE, text, f"{CLUSTER_METADATA_TOPIC}-0"))
     compacted |= {topic for topic, _ in cleaned}
     node = _node(path)
     replicas = []
@@ -109,8 +110,8 @@ def partition_directories(path: str) -> tuple[list[TopicPartition], set[str]]:
     directory = LogDirectory(FileSystem(), path)
     directory.list_partitions()
     partitions = list(directory.partitions)
-    if os.path.isdir(f"{path}/{METADATA_TOPIC}-0"):
-        partitions.append((METADATA_TOPIC, 0))
+    if os.path.isdir(f"{path}/{CLUSTER_METADATA_TOPIC}-0"):
+        partitions.append((CLUSTER_METADATA_TOPIC, 0))
     return partitions, {name.rpartition("-")[0].rpartition("-")[0] for name in directory.doomed}
 
 

@@ -13,9 +13,9 @@ from pylogd.config import group, topic
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key
 from pylogd.config.definition import ConfigKey
 from pylogd.config.errors import ConfigError
-from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.controller.state import EffectiveConfig
 from pylogd.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
+from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 KEYS: Final[dict[int, dict[str, ConfigKey]]] = {

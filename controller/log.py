@@ -14,6 +14,7 @@ from functools import partial
 from random import Random
 
 from pylogd.metadata.snapshot import DELETED_SUFFIX, PARTIAL_SUFFIX, SUFFIX, SnapshotId
+from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol.uuids import METADATA_TOPIC_ID
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
@@ -27,8 +28,7 @@ from pylogd.storage.validation import Origin
 
 logger = logging.getLogger(__name__)
 
-TOPIC = "__cluster_metadata"
-DIRECTORY = f"{TOPIC}-0"
+DIRECTORY = f"{CLUSTER_METADATA_TOPIC}-0"
 BATCH_BYTES_MAX = 8 << 20
 _READ_BYTES = 1 << 20
 
@@ -119,7 +119,9 @@ class MetadataLog:
             retention_bytes=-1,
             retention_ms=-1,
         )
-        self.log = open_log(environment, self.directory, TOPIC, 0, log_config, topic_id=METADATA_TOPIC_ID)
+        self.log = open_log(
+            environment, self.directory, CLUSTER_METADATA_TOPIC, 0, log_config, topic_id=METADATA_TOPIC_ID
+        )
         # The votes are kept in this directory; if it is new, nothing in it is durable before its name is.
         self.files.sync_dir(root)
         latest = self.latest_snapshot

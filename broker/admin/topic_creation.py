@@ -12,6 +12,7 @@ import logging
 from typing import Any, Final, NamedTuple
 
 from pylogd.controller.service import ControllerContext
+from pylogd.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pylogd.protocol.errors import ErrorCode
 
 logger = logging.getLogger(__name__)
@@ -27,13 +28,13 @@ class InternalTopic(NamedTuple):
 
 
 _INTERNAL: Final[dict[str, InternalTopic]] = {
-    "__consumer_offsets": InternalTopic(
+    OFFSETS_TOPIC: InternalTopic(
         "offsets.topic.num.partitions",
         "offsets.topic.replication.factor",
         {"cleanup.policy": "compact", "compression.type": "producer"},
         {"segment.bytes": "offsets.topic.segment.bytes"},
     ),
-    "__transaction_state": InternalTopic(
+    TRANSACTIONS_TOPIC: InternalTopic(
         "transaction.state.log.num.partitions",
         "transaction.state.log.replication.factor",
         {"cleanup.policy": "compact", "compression.type": "uncompressed", "unclean.leader.election.enable": "false"},

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
-from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.metadata.registrations import Partition
+from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.metadata.image import ClusterImage
 
-INTERNAL_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state"})
 NO_LEADER: Final = -1
 
 

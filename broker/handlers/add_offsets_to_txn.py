@@ -12,7 +12,7 @@ Clients of transaction version 2 do not send it: TxnOffsetCommit adds the partit
 from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.coordinators.groups.group_coordinator import OFFSETS_TOPIC
+from pylogd.metadata.topic_names import OFFSETS_TOPIC
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from pylogd.runtime.deferred import Deferred

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.handlers.produce import INTERNAL_TOPICS
 from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
+from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

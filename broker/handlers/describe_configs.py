@@ -28,7 +28,6 @@ from pylogd.controller.config_rules import (
     STATIC_BROKER_CONFIG,
     TOPIC_CONFIG,
 )
-from pylogd.controller.decide.topics import invalid_name_reason
 from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -36,6 +35,7 @@ from pylogd.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
+from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_configs import (
     DescribeConfigsRequest,

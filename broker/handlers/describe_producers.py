@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
-from pylogd.controller.decide.topics import invalid_name_reason
+from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_producers import (
     DescribeProducersRequest,

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.admin.topic_view import INTERNAL_TOPICS, ListenerView, missing_topic_code
+from pylogd.broker.admin.topic_view import ListenerView, missing_topic_code
 from pylogd.metadata.operations import TOPIC_OPERATIONS
+from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import describe_topic_partitions as m
 

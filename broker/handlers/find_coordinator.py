@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.broker.network.client_endpoints import alive_broker_address
 from pylogd.coordinators.shard.key_placement import partition_for
+from pylogd.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pylogd.protocol import uuids
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.find_coordinator import Coordinator, FindCoordinatorRequest, FindCoordinatorResponse
@@ -25,7 +26,7 @@ TRANSACTION = 1
 SHARE = 2
 NO_NODE = -1
 #: The topic whose partition leaders coordinate, by key type.
-TOPICS = {GROUP: "__consumer_offsets", TRANSACTION: "__transaction_state"}
+TOPICS = {GROUP: OFFSETS_TOPIC, TRANSACTION: TRANSACTIONS_TOPIC}
 
 
 class Found(NamedTuple):

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.admin.topic_view import INTERNAL_TOPICS, ListenerView, metadata_partitions, missing_topic_code
+from pylogd.broker.admin.topic_view import ListenerView, metadata_partitions, missing_topic_code
 from pylogd.broker.network.client_endpoints import broker_address
 from pylogd.metadata.operations import CLUSTER_OPERATIONS, TOPIC_OPERATIONS
+from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.metadata import (
     MetadataRequest,

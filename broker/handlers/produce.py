@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.network.context import CloseConnection, RequestContext
 from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader, missing_partition_code
+from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS, batch_end
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.produce import (
@@ -51,7 +52,6 @@ _ATTRIBUTES_LOW = 22
 _TRANSACTIONAL = 0x10
 #: A batch that says it is shorter than the oldest kind of message is none.
 _LENGTH_MIN = 14
-INTERNAL_TOPICS = frozenset(("__consumer_offsets", "__transaction_state", "__share_group_state"))
 
 #: Refusals that say nothing about the log, and therefore not where it starts.
 _WITHOUT_LOG_START = frozenset(

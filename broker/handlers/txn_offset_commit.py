@@ -12,9 +12,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from pylogd.coordinators.groups.commits import Commit
-from pylogd.coordinators.groups.group_coordinator import OFFSETS_TOPIC
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.coordinators.transactions.verifier import Operation, Question
+from pylogd.metadata.topic_names import OFFSETS_TOPIC
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,

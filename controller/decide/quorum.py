@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.log import TOPIC
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.metadata.operations import CLUSTER_OPERATIONS
+from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 
@@ -22,13 +22,13 @@ def describe_quorum(driver: QuorumDriver, request: Any, version: int) -> Decisio
     from pylogd.protocol.messages import describe_quorum as m
 
     wanted = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
-    if wanted != [(TOPIC, 0)]:
+    if wanted != [(CLUSTER_METADATA_TOPIC, 0)]:
         return Decision([], _unknown(request))
     replicas = driver.replicas()
     if replicas is None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         refused = m.ResponsePartitionData(partition_index=0, error_code=code, error_message=code.message)
-        topics = [m.ResponseTopicData(topic_name=TOPIC, partitions=[refused])]
+        topics = [m.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[refused])]
         return Decision([], m.DescribeQuorumResponse(error_message=None, topics=topics))
 
     def states(rows: list[Any]) -> list[Any]:
@@ -59,7 +59,7 @@ def describe_quorum(driver: QuorumDriver, request: Any, version: int) -> Decisio
         for key, endpoints, *_ in voters:
             listeners = [m.Listener(name=name, host=host, port=port) for name, (host, port) in endpoints.items()]
             nodes.append(m.Node(node_id=key.id, listeners=listeners))
-    topic = m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])
+    topic = m.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])
     return Decision([], m.DescribeQuorumResponse(error_message=None, topics=[topic], nodes=nodes))
 
 

@@ -12,26 +12,11 @@ from pylogd.metadata.image import TOPIC_RESOURCE
 from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.metadata.registrations import Partition
 from pylogd.metadata.snapshot import partition_record
+from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC, invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY, ZERO
 
-CLUSTER_METADATA_TOPIC = "__cluster_metadata"
-NAME_LENGTH_MAX = 249
 PARTITIONS_PER_REQUEST_MAX = 10_000
-_LEGAL = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
-
-
-def invalid_name_reason(name: str) -> str | None:
-    """Why `name` cannot be a topic's; None when it can."""
-    if not name:
-        return "the empty string is not allowed"
-    if name in (".", ".."):
-        return f"'{name}' is not allowed"
-    if len(name) > NAME_LENGTH_MAX:
-        return f"the length of '{name}' is longer than the max allowed length {NAME_LENGTH_MAX}"
-    if not _LEGAL.issuperset(name):
-        return f"'{name}' contains one or more characters other than ASCII alphanumerics, '.', '_' and '-'"
-    return None
 
 
 def check_name(state: ControllerState, name: str) -> None:

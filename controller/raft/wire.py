@@ -10,10 +10,10 @@ from typing import Any
 
 from pylogd.controller.raft.log_view import Match, OffsetAndEpoch
 from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, ReplicaKey
+from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import METADATA_TOPIC_ID
 
-TOPIC = "__cluster_metadata"
 UNKNOWN_LEADER = -1
 
 
@@ -22,7 +22,7 @@ def only_partition(topics: Any, name: str = "topic_name", index: str = "partitio
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
-    return partition if getattr(topic, name) == TOPIC and getattr(partition, index) == 0 else None
+    return partition if getattr(topic, name) == CLUSTER_METADATA_TOPIC and getattr(partition, index) == 0 else None
 
 
 def only_fetch_partition(topics: Any, index: str = "partition") -> Any:
@@ -30,7 +30,7 @@ def only_fetch_partition(topics: Any, index: str = "partition") -> Any:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         return None
     topic, partition = topics[0], topics[0].partitions[0]
-    known = topic.topic == TOPIC or bytes(topic.topic_id) == METADATA_TOPIC_ID
+    known = topic.topic == CLUSTER_METADATA_TOPIC or bytes(topic.topic_id) == METADATA_TOPIC_ID
     return partition if known and getattr(partition, index) == 0 else None
 
 
@@ -82,7 +82,7 @@ def vote_request(
         last_offset=end.offset,
         pre_vote=pre_vote,
     )
-    topics = [m.RequestTopicData(topic_name=TOPIC, partitions=[partition])]
+    topics = [m.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
     return m.VoteRequest(cluster_id=cluster_id, voter_id=voter.id, topics=topics)
 
 
@@ -97,7 +97,7 @@ def begin_quorum_epoch_request(
     return m.BeginQuorumEpochRequest(
         cluster_id=cluster_id,
         voter_id=voter.id,
-        topics=[m.RequestTopicData(topic_name=TOPIC, partitions=[partition])],
+        topics=[m.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
         leader_endpoints=[m.LeaderEndpoint(name=n, host=h, port=p) for n, (h, p) in endpoints.items()],
     )
 
@@ -114,7 +114,7 @@ def end_quorum_epoch_request(cluster_id: str, epoch: int, leader_id: int, succes
             m.ReplicaInfo(candidate_id=key.id, candidate_directory_id=key.directory_id) for key in successors
         ],
     )
-    topics = [m.RequestTopicData(topic_name=TOPIC, partitions=[partition])]
+    topics = [m.RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
     return m.EndQuorumEpochRequest(cluster_id=cluster_id, topics=topics)
 
 
@@ -142,7 +142,7 @@ def fetch_request(
         replica_state=m.ReplicaState(replica_id=local.id),
         max_wait_ms=max_wait_ms,
         max_bytes=max_bytes,
-        topics=[m.FetchTopic(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
+        topics=[m.FetchTopic(topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])],
     )
 
 
@@ -162,7 +162,7 @@ def fetch_snapshot_request(
         cluster_id=cluster_id,
         replica_id=local.id,
         max_bytes=max_bytes,
-        topics=[m.RequestTopicSnapshot(name=TOPIC, partitions=[partition])],
+        topics=[m.RequestTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])],
     )
 
 
@@ -212,7 +212,7 @@ def vote_response(leader: LeaderInfo, listener: str, version: int, error: ErrorC
     partition = m.ResponsePartitionData(
         error_code=error, leader_id=leader.id, leader_epoch=leader.epoch, vote_granted=granted
     )
-    response = m.VoteResponse(topics=[m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])])
+    response = m.VoteResponse(topics=[m.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])])
     if version >= 1:
         response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
     return response
@@ -222,7 +222,9 @@ def begin_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int,
     from pylogd.protocol.messages import begin_quorum_epoch as m
 
     partition = m.ResponsePartitionData(error_code=error, leader_id=leader.id, leader_epoch=leader.epoch)
-    response = m.BeginQuorumEpochResponse(topics=[m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])])
+    response = m.BeginQuorumEpochResponse(
+        topics=[m.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
+    )
     if version >= 1:
         response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
     return response
@@ -232,7 +234,9 @@ def end_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int, e
     from pylogd.protocol.messages import end_quorum_epoch as m
 
     partition = m.ResponsePartitionData(error_code=error, leader_id=leader.id, leader_epoch=leader.epoch)
-    response = m.EndQuorumEpochResponse(topics=[m.ResponseTopicData(topic_name=TOPIC, partitions=[partition])])
+    response = m.EndQuorumEpochResponse(
+        topics=[m.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
+    )
     if version >= 1:
         response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
     return response
@@ -262,7 +266,7 @@ def fetch_response(
         partition.diverging_epoch = m.EpochEndOffset(epoch=match.diverging.epoch, end_offset=match.diverging.offset)
     if match is not None and match.snapshot is not None:
         partition.snapshot_id = m.SnapshotId(end_offset=match.snapshot.offset, epoch=match.snapshot.epoch)
-    topic = m.FetchableTopicResponse(topic=TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
+    topic = m.FetchableTopicResponse(topic=CLUSTER_METADATA_TOPIC, topic_id=METADATA_TOPIC_ID, partitions=[partition])
     response = m.FetchResponse(responses=[topic])
     if version >= 17:
         response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
@@ -291,7 +295,9 @@ def fetch_snapshot_response(
     )
     if snapshot_id is not None:
         partition.snapshot_id = m.SnapshotId(end_offset=snapshot_id.offset, epoch=snapshot_id.epoch)
-    response = m.FetchSnapshotResponse(topics=[m.ResponseTopicSnapshot(name=TOPIC, partitions=[partition])])
+    response = m.FetchSnapshotResponse(
+        topics=[m.ResponseTopicSnapshot(name=CLUSTER_METADATA_TOPIC, partitions=[partition])]
+    )
     if version >= 1:
         response.node_endpoints = leader.nodes(m.NodeEndpoint, listener)
     return response

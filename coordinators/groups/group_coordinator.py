@@ -9,10 +9,10 @@ from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.key_placement import partition_for
 from pylogd.coordinators.shard.shard import Shard
 from pylogd.coordinators.shard.shards import CoordinatorRuntime
+from pylogd.metadata.topic_names import OFFSETS_TOPIC
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.deferred import Deferred
 
-OFFSETS_TOPIC = "__consumer_offsets"
 _REMEMBERED_MAX = 10_000
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pylogd.coordinators.groups.group_coordinator import OFFSETS_TOPIC
 from pylogd.coordinators.shard.effects import Reply
+from pylogd.metadata.topic_names import OFFSETS_TOPIC
 from pylogd.protocol.control import end_txn_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.storage.validation import Origin

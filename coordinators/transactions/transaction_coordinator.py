@@ -13,9 +13,9 @@ from pylogd.coordinators.shard.shards import CoordinatorRuntime
 from pylogd.coordinators.transactions.markers import Markers
 from pylogd.coordinators.transactions.transaction import TopicPartition
 from pylogd.coordinators.transactions.transactions import TransactionSettings, TransactionsState
+from pylogd.metadata.topic_names import TRANSACTIONS_TOPIC
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
-TRANSACTIONS_TOPIC = "__transaction_state"
 VERSION_FEATURE = "transaction.version"
 
 #: A code for each partition asked about.

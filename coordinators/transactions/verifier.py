@@ -12,7 +12,8 @@ from enum import Enum
 from typing import Any
 
 from pylogd.coordinators.transactions.transaction import TopicPartition
-from pylogd.coordinators.transactions.transaction_coordinator import TRANSACTIONS_TOPIC, Codes
+from pylogd.coordinators.transactions.transaction_coordinator import Codes
+from pylogd.metadata.topic_names import TRANSACTIONS_TOPIC
 from pylogd.protocol.errors import ErrorCode
 from pylogd.rpc.broker_pool import Peers
 from pylogd.rpc.peer import PeerError

@@ -12,6 +12,7 @@ import logging
 import re
 from collections.abc import Mapping
 
+from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol import uuids
 from pylogd.runtime.files import FileLock, FileSystem, LockHeld
 from pylogd.storage import checkpoint_file
@@ -21,7 +22,6 @@ logger = logging.getLogger(__name__)
 CLEAN_SHUTDOWN_FILE = ".kafka_cleanshutdown"
 LOCK_FILE = ".lock"
 META_PROPERTIES_FILE = "meta.properties"
-METADATA_TOPIC = "__cluster_metadata"
 DELETE_SUFFIX = "-delete"
 STRAY_SUFFIX = "-stray"
 FUTURE_SUFFIX = "-future"
@@ -110,7 +110,7 @@ class LogDirectory:
                 if name != _INDEX_CACHE:
                     logger.warning("%s/%s is not the directory of a partition and is left alone", self.path, name)
                 continue
-            if plain[1] != METADATA_TOPIC:
+            if plain[1] != CLUSTER_METADATA_TOPIC:
                 self.partitions[plain[1], int(plain[2])] = name
 
     def _read(self, name: str) -> dict[TopicPartition, int]:
