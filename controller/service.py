@@ -432,7 +432,7 @@ class Controller:
                 await self.driver.committed(offset)
             return decision.response
         except KafkaError as error:
-            return error_response(request, error.code, error.message)
+            return error_response(request, version, error.code, error.message)
 
     def decide(self, request: Any, version: int, context: ControllerContext) -> tuple[Decision, int]:
         """Decides and appends at once; the decision and the offset its reply must wait for."""

@@ -119,7 +119,9 @@ class RoutedChannel:
         async def ask_here(local: LocalChannel) -> Any:
             return await local.send(request, version, context)
 
-        return await self._ask(_LANES.get(ApiKey(request.API_KEY), "forwarding"), request, ask, ask_here)
+        key = ApiKey(request.API_KEY)
+        newest = SERVED[key][1] if version is None else version
+        return await self._ask(_LANES.get(key, "forwarding"), request, newest, ask, ask_here)
 
     async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
@@ -140,17 +142,18 @@ class RoutedChannel:
             if code is ErrorCode.NOT_CONTROLLER:
                 return answer
             logger.warning("the controller refused a forwarded %s: %s", api_key.name, code.name)
-            return error_response(request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+            return error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
         async def ask_here(local: LocalChannel) -> Any:
             return await local.forward(ctx, api_key, version, request)
 
-        return await self._ask("forwarding", request, ask, ask_here)
+        return await self._ask("forwarding", request, version, ask, ask_here)
 
     async def _ask(
         self,
         lane: str,
         request: Any,
+        version: int,
         ask: Callable[[Peer, float], Awaitable[Any]],
         ask_here: Callable[[LocalChannel], Awaitable[Any]],
     ) -> Any:
@@ -178,7 +181,7 @@ class RoutedChannel:
                     logger.debug("the controller at %s did not answer: %s", peer, failure)
             await asyncio.sleep(min(pause, max(deadline - loop.time(), 0)))
             pause = min(2 * pause, _RETRY_SECONDS_MAX)
-        return error_response(request, ErrorCode.REQUEST_TIMED_OUT, "No active controller answered in time.")
+        return error_response(request, version, ErrorCode.REQUEST_TIMED_OUT, "No active controller answered in time.")
 
     async def _while_active(self, address: Address, answer: Awaitable[Any]) -> Any:
         """The answer, unless another node becomes the active controller first: the old one may be silent for ever."""

@@ -11,7 +11,6 @@ from pylogd.broker.handlers import Handler
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.failures import error_response as controller_error
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
@@ -44,10 +43,6 @@ async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
         # Whether it was done is not known here; the next controller tells.
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     return envelope.wrap_response(answer, version, correlation_id)
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
-    return controller_error(request, code, message)
 
 
 class ControllerHandler(Handler):

@@ -1,6 +1,6 @@
 """Handlers of APIs that only the controller can answer: the request goes there and its answer comes back.
 
-A handler module of such an API opens with its versions and takes `handle` and `error_response` from here.
+A handler module of such an API opens with its versions and takes `handle` from here.
 """
 
 from __future__ import annotations
@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.protocol import failures
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
@@ -19,7 +17,3 @@ if TYPE_CHECKING:
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     answer: Awaitable[Any] = ctx.services.channel.forward(ctx, ApiKey(request.API_KEY), ctx.version, request)
     return answer
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
-    return failures.error_response(request, code, message)

@@ -48,7 +48,9 @@ class Unformatted:
         from pylogd.protocol.messages import describe_cluster as m
 
         if request.API_KEY != ApiKey.DESCRIBE_CLUSTER:
-            return error_response(request, ErrorCode.NOT_CONTROLLER, "This node does not belong to a cluster yet.")
+            return error_response(
+                request, version, ErrorCode.NOT_CONTROLLER, "This node does not belong to a cluster yet."
+            )
         myself = m.DescribeClusterBroker(broker_id=self._node_id)
         return m.DescribeClusterResponse(endpoint_type=_CONTROLLERS, cluster_id="", controller_id=-1, brokers=[myself])
 

@@ -5,8 +5,8 @@ Each module opens with what every version of its API added, and has
 
     def handle(ctx: RequestContext, request) -> response | Deferred | Awaitable[response] | None
 
-None means that no reply is due (Produce with acks=0). KafkaError becomes an error response in dispatch; a module whose
-response has no top-level error code says how with `error_response(ctx, request, code, message)`.
+None means that no reply is due (Produce with acks=0). KafkaError becomes an error response in dispatch, by the table
+in `protocol.failures`.
 """
 
 from __future__ import annotations

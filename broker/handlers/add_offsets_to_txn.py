@@ -13,11 +13,11 @@ from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
 from pylogd.metadata.topic_names import OFFSETS_TOPIC
+from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.failures import known_code
 from pylogd.protocol.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
 from pylogd.runtime.deferred import Deferred
-
-_PRODUCER_FENCED = 2
 
 
 def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred:
@@ -25,17 +25,10 @@ def handle(ctx: RequestContext, request: AddOffsetsToTxnRequest) -> Deferred:
     partition = (OFFSETS_TOPIC, ctx.services.groups.partition_of(request.group_id))
 
     def done(codes: dict[tuple[str, int], ErrorCode]) -> None:
-        deferred.resolve(error_response(ctx, request, codes[partition], None))
+        code = known_code(ApiKey.ADD_OFFSETS_TO_TXN, ctx.version, codes[partition])
+        deferred.resolve(AddOffsetsToTxnResponse(error_code=int(code)))
 
     ctx.services.transactions.add_partitions(
         request.transactional_id, request.producer_id, request.producer_epoch, [partition], done
     )
     return deferred
-
-
-def error_response(
-    ctx: RequestContext, request: AddOffsetsToTxnRequest, code: ErrorCode, message: str | None
-) -> AddOffsetsToTxnResponse:
-    if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return AddOffsetsToTxnResponse(error_code=int(code))

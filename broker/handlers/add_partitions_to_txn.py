@@ -115,12 +115,3 @@ def _topics(codes: Codes) -> list[AddPartitionsToTxnTopicResult]:
     for (topic, index), code in codes.items():
         topics.setdefault(topic, []).append(AddPartitionsToTxnPartitionResult(index, int(code)))
     return [AddPartitionsToTxnTopicResult(name, rows) for name, rows in topics.items()]
-
-
-def error_response(
-    ctx: RequestContext, request: AddPartitionsToTxnRequest, code: ErrorCode, message: str | None
-) -> AddPartitionsToTxnResponse:
-    if ctx.version >= _FROM_BROKERS:
-        return AddPartitionsToTxnResponse(error_code=int(code))
-    codes = {(topic.name, index): code for topic in request.v3_and_below_topics for index in topic.partitions}
-    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_topics(codes))

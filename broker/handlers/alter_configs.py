@@ -11,7 +11,6 @@ from pylogd.broker.admin import config_admin
 from pylogd.broker.admin.config_admin import BROKER_RESOURCE, Result
 from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -42,10 +41,3 @@ def _response(resource: AlterConfigsResource, result: Result) -> AlterConfigsRes
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
-
-
-def error_response(
-    ctx: RequestContext, request: AlterConfigsRequest, code: ErrorCode, message: str | None
-) -> AlterConfigsResponse:
-    """An error of the whole request goes to each of its resources."""
-    return AlterConfigsResponse(responses=[_response(resource, (code, message)) for resource in request.resources])

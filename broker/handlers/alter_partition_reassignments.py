@@ -5,6 +5,6 @@ Versions: 1 can forbid a change of the replication factor.
 
 from __future__ import annotations
 
-from pylogd.broker.cluster.forwarding import error_response, handle
+from pylogd.broker.cluster.forwarding import handle
 
-__all__ = ["error_response", "handle"]
+__all__ = ["handle"]

@@ -43,9 +43,3 @@ def handle(ctx: RequestContext, request: ConsumerGroupDescribeRequest) -> Deferr
 
 def _refused(ids: list[str], code: ErrorCode, message: str | None) -> list[DescribedGroup]:
     return [DescribedGroup(int(code), message, group_id) for group_id in ids]
-
-
-def error_response(
-    ctx: RequestContext, request: Any, code: ErrorCode, message: str | None
-) -> ConsumerGroupDescribeResponse:
-    return ConsumerGroupDescribeResponse(groups=_refused(request.group_ids, code, message))

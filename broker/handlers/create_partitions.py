@@ -5,6 +5,6 @@ Versions: 1 throttles by closing the tap; 2 is flexible; 3 adds THROTTLING_QUOTA
 
 from __future__ import annotations
 
-from pylogd.broker.cluster.forwarding import error_response, handle
+from pylogd.broker.cluster.forwarding import handle
 
-__all__ = ["error_response", "handle"]
+__all__ = ["handle"]

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.delete_groups import DeletableGroupResult, DeleteGroupsRequest, DeleteGroupsResponse
@@ -29,7 +29,3 @@ def handle(ctx: RequestContext, request: DeleteGroupsRequest) -> Deferred:
 
 def _refused(ids: list[str], code: ErrorCode, message: str | None) -> list[DeletableGroupResult]:
     return [DeletableGroupResult(group_id=group_id, error_code=int(code)) for group_id in ids]
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> DeleteGroupsResponse:
-    return DeleteGroupsResponse(results=_refused(request.groups_names, code, message))

@@ -102,22 +102,3 @@ class _Deletions:
     def _abandon(self) -> None:
         for partition, _ in self._parts:
             partition.abandon(self)
-
-
-def error_response(
-    ctx: RequestContext, request: DeleteRecordsRequest, code: ErrorCode, message: str | None
-) -> DeleteRecordsResponse:
-    return DeleteRecordsResponse(
-        topics=[
-            DeleteRecordsTopicResult(
-                name=topic.name,
-                partitions=[
-                    DeleteRecordsPartitionResult(
-                        partition_index=asked.partition_index, low_watermark=-1, error_code=int(code)
-                    )
-                    for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

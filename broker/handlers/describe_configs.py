@@ -260,21 +260,3 @@ def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConf
             result.error_message = error.message
         response.results.append(result)
     return response
-
-
-def error_response(
-    ctx: RequestContext, request: DescribeConfigsRequest, code: ErrorCode, message: str | None
-) -> DescribeConfigsResponse:
-    """An error of the whole request goes to each of its resources."""
-    return DescribeConfigsResponse(
-        results=[
-            DescribeConfigsResult(
-                error_code=int(code),
-                error_message=message,
-                resource_type=resource.resource_type,
-                resource_name=resource.resource_name,
-                configs=[],
-            )
-            for resource in request.resources
-        ]
-    )

@@ -43,7 +43,3 @@ def handle(ctx: RequestContext, request: DescribeGroupsRequest) -> Deferred:
 
 def _refused(ids: list[str], code: ErrorCode, message: str | None) -> list[DescribedGroup]:
     return [DescribedGroup(group_id=group_id, error_code=int(code)) for group_id in ids]
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> DescribeGroupsResponse:
-    return DescribeGroupsResponse(groups=_refused(request.groups, code, message))

@@ -49,20 +49,3 @@ def _state(entry) -> ProducerState:  # type: ignore[no-untyped-def]
         coordinator_epoch=entry.coordinator_epoch,
         current_txn_start_offset=-1 if entry.txn_first_offset is None else entry.txn_first_offset,
     )
-
-
-def error_response(
-    ctx: RequestContext, request: DescribeProducersRequest, code: ErrorCode, message: str | None
-) -> DescribeProducersResponse:
-    return DescribeProducersResponse(
-        topics=[
-            TopicResponse(
-                name=topic.name,
-                partitions=[
-                    PartitionResponse(partition_index=index, error_code=int(code), error_message=message)
-                    for index in topic.partition_indexes
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

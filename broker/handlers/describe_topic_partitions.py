@@ -83,10 +83,3 @@ def _partitions(
             )
         )
     return found
-
-
-def error_response(
-    ctx: RequestContext, request: m.DescribeTopicPartitionsRequest, code: ErrorCode, message: str | None
-) -> m.DescribeTopicPartitionsResponse:
-    topics = [m.DescribeTopicPartitionsResponseTopic(error_code=code, name=topic.name) for topic in request.topics]
-    return m.DescribeTopicPartitionsResponse(topics=topics)

@@ -61,10 +61,3 @@ def _described(transaction: Transaction) -> TransactionState:
 
 def _failed(transactional_id: str, code: ErrorCode) -> TransactionState:
     return TransactionState(transactional_id=transactional_id, error_code=int(code))
-
-
-def error_response(
-    ctx: RequestContext, request: DescribeTransactionsRequest, code: ErrorCode, message: str | None
-) -> DescribeTransactionsResponse:
-    states = [_failed(named, code) for named in request.transactional_ids]
-    return DescribeTransactionsResponse(transaction_states=states)

@@ -5,6 +5,6 @@ Versions: 1 adds the election type and an error for the whole request; 2 is flex
 
 from __future__ import annotations
 
-from pylogd.broker.cluster.forwarding import error_response, handle
+from pylogd.broker.cluster.forwarding import handle
 
-__all__ = ["error_response", "handle"]
+__all__ = ["handle"]

@@ -14,17 +14,17 @@ from __future__ import annotations
 from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages.end_txn import EndTxnRequest, EndTxnResponse
+from pylogd.protocol.failures import error_response
+from pylogd.protocol.messages.end_txn import EndTxnRequest
 from pylogd.runtime.deferred import Deferred
 
-_PRODUCER_FENCED = 2
 _EPOCH_BUMP = 5
 
 
 def handle(ctx: RequestContext, request: EndTxnRequest) -> Deferred:
     if not request.transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST)
-    reply = Reply(lambda code, message: error_response(ctx, request, code, message))
+    reply = Reply(lambda code, message: error_response(request, ctx.version, code, message))
     ctx.services.transactions.end(
         reply,
         request.transactional_id,
@@ -34,9 +34,3 @@ def handle(ctx: RequestContext, request: EndTxnRequest) -> Deferred:
         2 if ctx.version >= _EPOCH_BUMP else 0,
     )
     return reply
-
-
-def error_response(ctx: RequestContext, request: EndTxnRequest, code: ErrorCode, message: str | None) -> EndTxnResponse:
-    if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return EndTxnResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)

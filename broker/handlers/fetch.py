@@ -28,12 +28,10 @@ from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import (
-    FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     LeaderIdAndEpoch,
     NodeEndpoint,
-    PartitionData,
 )
 from pylogd.runtime.deferred import Deferred
 
@@ -102,20 +100,6 @@ def _follower_view(node: Any, context: IncrementalContext, params: FetchParams) 
         node.sessions.remove_older(params.replica_id, params.replica_epoch)
         view = session.view = FollowerView(node, params.replica_id, params.replica_epoch, session.targets)
     return view
-
-
-def error_response(ctx: RequestContext, request: FetchRequest, code: ErrorCode, message: str | None) -> FetchResponse:
-    """Before topic ids every partition carries the error: the first versions have no other place for it."""
-    topics = [
-        FetchableTopicResponse(
-            topic.topic,
-            partitions=[
-                PartitionData(asked.partition, int(code), -1, -1, -1, records=b"") for asked in topic.partitions
-            ],
-        )
-        for topic in (request.topics if ctx.version < 13 else [])
-    ]
-    return FetchResponse(error_code=int(code), session_id=request.session_id, responses=topics)
 
 
 def _respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchResponse:

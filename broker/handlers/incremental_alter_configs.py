@@ -10,7 +10,6 @@ from pylogd.broker.admin import config_admin
 from pylogd.broker.admin.config_admin import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, DONE, Result
 from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -46,11 +45,3 @@ def _response(resource: AlterConfigsResource, result: Result) -> AlterConfigsRes
         resource_type=resource.resource_type,
         resource_name=resource.resource_name,
     )
-
-
-def error_response(
-    ctx: RequestContext, request: IncrementalAlterConfigsRequest, code: ErrorCode, message: str | None
-) -> IncrementalAlterConfigsResponse:
-    """An error of the whole request goes to each of its resources."""
-    responses = [_response(resource, (code, message)) for resource in request.resources]
-    return IncrementalAlterConfigsResponse(responses=responses)

@@ -17,10 +17,9 @@ from collections.abc import Awaitable
 from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.failures import error_response
 from pylogd.protocol.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from pylogd.runtime.deferred import Deferred
-
-_PRODUCER_FENCED = 4
 
 
 def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Deferred | Awaitable[InitProducerIdResponse]:
@@ -31,7 +30,7 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Deferred | Aw
     if request.transactional_id == "":
         raise KafkaError(ErrorCode.INVALID_REQUEST)
     expected = None if request.producer_id == -1 else (request.producer_id, request.producer_epoch)
-    reply = Reply(lambda code, message: error_response(ctx, request, code, message))
+    reply = Reply(lambda code, message: error_response(request, ctx.version, code, message))
     ctx.services.transactions.init_producer_id(
         reply, request.transactional_id, request.transaction_timeout_ms, expected
     )
@@ -40,11 +39,3 @@ def handle(ctx: RequestContext, request: InitProducerIdRequest) -> Deferred | Aw
 
 async def _new_identity(ctx: RequestContext) -> InitProducerIdResponse:
     return InitProducerIdResponse(producer_id=await ctx.services.producer_ids.next(), producer_epoch=0)
-
-
-def error_response(
-    ctx: RequestContext, request: InitProducerIdRequest, code: ErrorCode, message: str | None
-) -> InitProducerIdResponse:
-    if code is ErrorCode.PRODUCER_FENCED and ctx.version < _PRODUCER_FENCED:
-        code = ErrorCode.INVALID_PRODUCER_EPOCH
-    return InitProducerIdResponse(error_code=int(code), producer_id=-1, producer_epoch=-1)

@@ -55,7 +55,3 @@ class _NamedReply(Reply):
 def _refusal(version: int, code: ErrorCode, member_id: str = "") -> JoinGroupResponse:
     name = None if version >= _NULL_NAME else ""
     return JoinGroupResponse(error_code=code, protocol_name=name, member_id=member_id)
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> JoinGroupResponse:
-    return _refusal(ctx.version, code)

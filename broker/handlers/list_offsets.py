@@ -79,21 +79,6 @@ def handle(ctx: RequestContext, request: ListOffsetsRequest) -> ListOffsetsRespo
     return _finish(ctx, searches, response) if searches else response
 
 
-def error_response(
-    ctx: RequestContext, request: ListOffsetsRequest, code: ErrorCode, message: str | None
-) -> ListOffsetsResponse:
-    topics = []
-    for topic in request.topics:
-        answers = [
-            ListOffsetsPartitionResponse(
-                partition_index=asked.partition_index, error_code=int(code), timestamp=-1, offset=-1
-            )
-            for asked in topic.partitions
-        ]
-        topics.append(ListOffsetsTopicResponse(name=topic.name, partitions=answers))
-    return ListOffsetsResponse(topics=topics)
-
-
 def _code_for(version: int, code: ErrorCode) -> ErrorCode:
     """Clients before version 5 do not know OFFSET_NOT_AVAILABLE."""
     if code is ErrorCode.OFFSET_NOT_AVAILABLE and version < 5:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pylogd.broker.cluster.forwarding import error_response, handle
+from pylogd.broker.cluster.forwarding import handle
 
-__all__ = ["error_response", "handle"]
+__all__ = ["handle"]

@@ -121,12 +121,3 @@ def _topics(
 
 def _missing(code: ErrorCode, name: str | None, topic_id: bytes) -> MetadataResponseTopic:
     return MetadataResponseTopic(error_code=code, name=name, topic_id=topic_id, is_internal=name in INTERNAL_TOPICS)
-
-
-def error_response(ctx: RequestContext, request: MetadataRequest, code: ErrorCode, message: str | None) -> Any:
-    """Before version 13 there is no error code for the whole: every topic asked for carries it."""
-    topics = [
-        MetadataResponseTopic(error_code=code, name=topic.name or "", topic_id=topic.topic_id)
-        for topic in request.topics or ()
-    ]
-    return MetadataResponse(topics=topics, error_code=int(code) if ctx.version >= 13 else 0)

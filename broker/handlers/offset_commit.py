@@ -12,7 +12,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.shard.effects import Reply
@@ -84,17 +84,3 @@ def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitRes
         lambda effects: shard.state.commit(effects, reply, request, version, commits, response), reply, writes=False
     )
     return reply
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> OffsetCommitResponse:
-    """The same error for every partition."""
-    return OffsetCommitResponse(
-        topics=[
-            OffsetCommitResponseTopic(
-                topic.name,
-                topic.topic_id,
-                [OffsetCommitResponsePartition(partition.partition_index, int(code)) for partition in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )

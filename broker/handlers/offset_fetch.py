@@ -147,8 +147,3 @@ def _response(version: int, answers: list[OffsetFetchResponseGroup]) -> OffsetFe
             for topic in answer.topics
         ],
     )
-
-
-def error_response(ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> OffsetFetchResponse:
-    groups = request.groups if ctx.version >= _GROUPS else [_only_group(request)]
-    return _response(ctx.version, [_refused(ctx.version, group, code) for group in groups])

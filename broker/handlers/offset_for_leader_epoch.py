@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
 from pylogd.broker.replicas.leaders import missing_partition_code
-from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.errors import KafkaError
 from pylogd.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
     OffsetForLeaderEpochRequest,
@@ -35,19 +35,3 @@ def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetF
                 answer.error_code = int(refusal.code)
         topics.append(OffsetForLeaderTopicResult(topic=topic.topic, partitions=answers))
     return OffsetForLeaderEpochResponse(topics=topics)
-
-
-def error_response(
-    ctx: RequestContext, request: OffsetForLeaderEpochRequest, code: ErrorCode, message: str | None
-) -> OffsetForLeaderEpochResponse:
-    return OffsetForLeaderEpochResponse(
-        topics=[
-            OffsetForLeaderTopicResult(
-                topic=topic.topic,
-                partitions=[
-                    EpochEndOffset(partition=asked.partition, error_code=int(code)) for asked in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
-    )

@@ -173,22 +173,6 @@ def _append(
     return with_leaders(ctx, response) if failed else response
 
 
-def error_response(
-    ctx: RequestContext, request: ProduceRequest, code: ErrorCode, message: str | None
-) -> ProduceResponse:
-    """The same error for every partition."""
-    if request.acks == 0:
-        raise CloseConnection(f"a Produce with acks=0 failed: {code.name}")
-    topics = []
-    for topic in request.topic_data:
-        answers = [
-            PartitionProduceResponse(data.index, int(code), -1, error_message=message) for data in topic.partition_data
-        ]
-        if answers:
-            topics.append(TopicProduceResponse(topic.name, topic.topic_id, answers))
-    return ProduceResponse(topics)
-
-
 def _check_transactional(request: ProduceRequest) -> bool:
     """Are there transactional records? They need a transactional id; checked for all partitions before anything is
     appended."""

@@ -15,7 +15,9 @@ from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.coordinators.transactions.verifier import Operation, Question
 from pylogd.metadata.topic_names import OFFSETS_TOPIC
+from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.failures import known_code
 from pylogd.protocol.messages.txn_offset_commit import (
     TxnOffsetCommitRequest,
     TxnOffsetCommitResponse,
@@ -30,18 +32,7 @@ if TYPE_CHECKING:
     from pylogd.coordinators.shard.shard import Shard
     from pylogd.runtime.deferred import Deferred
 
-_LOADING_KNOWN = 2
 _NO_SEQUENCE = -1
-
-#: What a failed question to the transaction's coordinator, or a failed write, means to the producer.
-_TRANSLATED = {
-    ErrorCode.NETWORK_EXCEPTION: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.REQUEST_TIMED_OUT: ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
-    ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
-}
 
 
 def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCommitResponse | Deferred:
@@ -52,8 +43,9 @@ def handle(ctx: RequestContext, request: TxnOffsetCommitRequest) -> TxnOffsetCom
         raise KafkaError(ErrorCode.INVALID_GROUP_ID)
 
     def refuse(code: ErrorCode, message: str | None) -> TxnOffsetCommitResponse:
+        known = int(known_code(ApiKey.TXN_OFFSET_COMMIT, ctx.version, code))
         for commit in commits:
-            commit.answer.error_code = int(_known(ctx, code))
+            commit.answer.error_code = known
         return response
 
     reply = Reply(refuse)
@@ -129,26 +121,3 @@ def _commit(
         )
     except KafkaError as refusal:
         reply.fail(refusal.code)
-
-
-def _known(ctx: RequestContext, code: ErrorCode) -> ErrorCode:
-    code = _TRANSLATED.get(code, code)
-    if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and ctx.version < _LOADING_KNOWN:
-        return ErrorCode.COORDINATOR_NOT_AVAILABLE
-    return code
-
-
-def error_response(
-    ctx: RequestContext, request: TxnOffsetCommitRequest, code: ErrorCode, message: str | None
-) -> TxnOffsetCommitResponse:
-    """The same error for every partition."""
-    code = _known(ctx, code)
-    return TxnOffsetCommitResponse(
-        topics=[
-            TxnOffsetCommitResponseTopic(
-                topic.name,
-                [TxnOffsetCommitResponsePartition(row.partition_index, int(code)) for row in topic.partitions],
-            )
-            for topic in request.topics
-        ]
-    )

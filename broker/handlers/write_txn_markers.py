@@ -12,7 +12,6 @@ from typing import Any
 from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.transactions.marker_append import Marker, append_marker
-from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -57,14 +56,3 @@ def _response(results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult
             for producer_id, topics in results.items()
         ]
     )
-
-
-def error_response(
-    ctx: RequestContext, request: WriteTxnMarkersRequest, code: ErrorCode, message: str | None
-) -> WriteTxnMarkersResponse:
-    results: dict[int, dict[str, list[WritableTxnMarkerPartitionResult]]] = {}
-    for marker in request.markers:
-        for topic in marker.topics:
-            rows = results.setdefault(marker.producer_id, {}).setdefault(topic.name, [])
-            rows += [WritableTxnMarkerPartitionResult(index, int(code)) for index in topic.partition_indexes]
-    return _response(results)

@@ -2,7 +2,7 @@
 
 A `Route` is everything one API version needs: decoder, handler, encoder. It is made on the first request of that
 version and found by one dictionary lookup on the four bytes that hold key and version. Errors become responses here
-and nowhere else.
+and nowhere else; `protocol.failures` knows what those look like.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.network.context import CloseConnection, RequestContext
+from pylogd.protocol import failures
 from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.codec import decoder, encoder
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
@@ -41,7 +42,6 @@ class Route:
         "has_forms",
         "is_produce",
         "key",
-        "module",
         "request_tagged",
         "response_class",
         "response_header",
@@ -52,7 +52,6 @@ class Route:
         api = APIS[key]
         self.key = key
         self.version = version
-        self.module = module
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
         self.response_class = api.response
         self.decode = decoder(api.request, version)
@@ -106,17 +105,9 @@ class Dispatcher:
 
 def error_response(route: Route, ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
     """The response that carries an error which concerns the whole request."""
-    special = getattr(route.module, "error_response", None)
-    if special is not None:
-        return special(ctx, request, code, message)
-    cls = route.response_class
-    fields = cls._defaults
-    if "error_code" not in fields:
+    response = failures.error_response(request, route.version, code, message)
+    if response is None:
         raise CloseConnection(f"{route.key.name} failed with {code.name}: {message}")
-    response: Any = cls()
-    response.error_code = int(code)
-    if "error_message" in fields:
-        response.error_message = message
     return response
 
 

@@ -15,6 +15,7 @@ from pylogd.controller import config_rules
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Broker, Endpoint, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.failures import error_response
 from pylogd.protocol.messages import alter_configs as legacy
 from pylogd.protocol.messages import incremental_alter_configs as incremental
 from pylogd.protocol.messages.describe_configs import (
@@ -160,8 +161,7 @@ def test_an_unknown_resource_type_fails_the_whole_request(node: Node) -> None:
     with pytest.raises(KafkaError) as error:
         describe(node, 3, "x")
     request = DescribeConfigsRequest(resources=[DescribeConfigsResource(resource_type=3, resource_name="x")])
-    context: Any = Context(node)
-    [result] = describe_configs.error_response(context, request, error.value.code, error.value.message).results
+    [result] = error_response(request, 4, error.value.code, error.value.message).results
     assert (result.error_code, result.resource_type) == (ErrorCode.INVALID_REQUEST, 3)
 
 
