@@ -12,16 +12,16 @@ import asyncio
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pylogd.broker.handlers.produce import Unverified
-from pylogd.broker.network.context import RequestContext
+from pylogd.broker.produce.refusals import NotAdmitted
 from pylogd.coordinators.transactions.verifier import Operation, Question
-from pylogd.protocol.batch import HEADER_SIZE
+from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS, batch_end
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages.produce import ProduceRequest
 from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
+    from pylogd.broker.network.context import RequestContext
     from pylogd.coordinators.transactions.transaction_coordinator import Codes
+    from pylogd.protocol.messages.produce import ProduceRequest
     from pylogd.replication.partition import Partition
 
 #: Producer id, epoch and first sequence in the header of a batch.
@@ -29,6 +29,9 @@ _producer = Struct(">qhi").unpack_from
 _PRODUCER_AT = 43
 _ATTRIBUTES_LOW = 22
 _TRANSACTIONAL = 0x10
+_length = Struct(">i").unpack_from
+#: A batch that says it is shorter than the oldest kind of message is none.
+_LENGTH_MIN = 14
 
 #: Errors of the coordinator that older clients would not retry; this one they do, without asking for metadata.
 _AGAIN_LATER = (
@@ -37,6 +40,25 @@ _AGAIN_LATER = (
     ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_COORDINATOR,
 )
+
+
+def has_transactional_records(request: ProduceRequest) -> bool:
+    """Are there transactional records? They need a transactional id; checked for all partitions before anything is
+    appended."""
+    found = False
+    for topic in request.topic_data:
+        for data in topic.partition_data:
+            records = data.records
+            if records is None:
+                raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if len(records) < HEADER_SIZE or records[MAGIC_POS] > 2 or _length(records, 8)[0] < _LENGTH_MIN:
+                batch_end(records)  # no batch at all: the whole request fails, as it does in Kafka
+                continue
+            if records[_ATTRIBUTES_LOW] & _TRANSACTIONAL:
+                if request.transactional_id is None:
+                    raise KafkaError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+                found = True
+    return found
 
 
 class Admission:
@@ -63,7 +85,7 @@ class Admission:
         #: (partition, first sequence)
         self._batches: list[tuple[Partition, int]] = []
         #: For every partition (topic and index): its guard, or why it is refused.
-        self._verdicts: dict[tuple[str, int], Guard | Unverified] = {}
+        self._verdicts: dict[tuple[str, int], Guard | NotAdmitted] = {}
         #: The coordinator's answer; None while it is awaited.
         self.codes: Codes | None = None
         self._answered: asyncio.Future[None] | None = None
@@ -110,7 +132,7 @@ class Admission:
                     self._producer_id, sequence, self._producer_epoch, bump, now_ms
                 )
             except KafkaError as refusal:
-                self._verdicts[name] = Unverified(refusal.code)
+                self._verdicts[name] = NotAdmitted(refusal.code)
                 continue
             self._verdicts[name] = guard
             if guard is not UNVERIFIED:
@@ -131,9 +153,9 @@ class Admission:
         return self.codes is not None
 
     def guard_of(self, partition: Partition) -> Guard | None:
-        """What an append of transactional records carries; Unverified when they are refused."""
+        """What an append of transactional records carries; NotAdmitted when they are refused."""
         verdict = self._verdicts.get((partition.topic, partition.index), self._default)
-        if isinstance(verdict, Unverified):
+        if isinstance(verdict, NotAdmitted):
             raise verdict
         return verdict
 
@@ -165,13 +187,13 @@ class Admission:
             await asyncio.sleep(config["add.partitions.to.txn.retry.backoff.ms"] / 1000)
             self.ask()
 
-    def _refusal(self, code: ErrorCode) -> Unverified:
+    def _refusal(self, code: ErrorCode) -> NotAdmitted:
         if code is ErrorCode.INVALID_TXN_STATE:
-            return Unverified(code, "Partition was not added to the transaction")
+            return NotAdmitted(code, "Partition was not added to the transaction")
         waits = code is ErrorCode.CONCURRENT_TRANSACTIONS and self._operation is not Operation.ADD
         if code in _AGAIN_LATER or waits:
-            return Unverified(
+            return NotAdmitted(
                 ErrorCode.NOT_ENOUGH_REPLICAS,
                 f"Unable to verify the partition has been added to the transaction. Underlying error: {code.name}",
             )
-        return Unverified(code)
+        return NotAdmitted(code)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
-from pylogd.broker.handlers.produce import with_leaders
 from pylogd.broker.network.context import RequestContext
+from pylogd.broker.produce.refusals import with_leaders
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
