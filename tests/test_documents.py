@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
-DOCUMENTS = ["README.md", "docs/flows.md"]
+DOCUMENTS = ["README.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/flows.md"]
 FLOWS = 7
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
