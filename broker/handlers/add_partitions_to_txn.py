@@ -13,7 +13,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnPartitionResult,
@@ -23,6 +22,7 @@ from pylogd.protocol.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
+from pylogd.runtime.parts import Parts
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.shard import Shard
 from pylogd.coordinators.transactions.transaction import PREPARED, Transaction
@@ -15,6 +14,7 @@ from pylogd.protocol.messages.describe_transactions import (
     TransactionState,
 )
 from pylogd.runtime.deferred import Deferred
+from pylogd.runtime.parts import Parts
 
 
 def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Deferred:

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from typing import Any
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.transactions.transaction import LABELS, Transaction
 from pylogd.protocol.messages.list_transactions import (
@@ -19,6 +18,7 @@ from pylogd.protocol.messages.list_transactions import (
     TransactionState,
 )
 from pylogd.runtime.deferred import Deferred
+from pylogd.runtime.parts import Parts
 
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Deferred:

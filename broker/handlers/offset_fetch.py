@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.offset_fetch import (
@@ -29,6 +28,7 @@ from pylogd.protocol.messages.offset_fetch import (
     OffsetFetchResponseTopics,
 )
 from pylogd.protocol.uuids import ZERO
+from pylogd.runtime.parts import Parts
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext

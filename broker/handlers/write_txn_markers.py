@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import Any
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.coordinators.groups.group_coordinator import Parts
 from pylogd.coordinators.transactions.marker_append import Marker, append_marker
 from pylogd.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -20,6 +19,7 @@ from pylogd.protocol.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from pylogd.runtime.deferred import Deferred
+from pylogd.runtime.parts import Parts
 
 
 def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Deferred:

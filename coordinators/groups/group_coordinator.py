@@ -12,6 +12,7 @@ from pylogd.coordinators.shard.shards import CoordinatorRuntime
 from pylogd.metadata.topic_names import OFFSETS_TOPIC
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.deferred import Deferred
+from pylogd.runtime.parts import Parts
 
 _REMEMBERED_MAX = 10_000
 
@@ -101,21 +102,3 @@ class GroupCoordinator:
 
     async def close(self) -> None:
         await self.runtime.close()
-
-
-class Parts:
-    """A response made of several; `deferred` is resolved by the last part."""
-
-    def __init__(self, count: int, finish: Callable[[list[Any]], Any]) -> None:
-        self._parts: list[Any] = [None] * count
-        self._missing = count
-        self._finish = finish
-        self.deferred = Deferred()
-        if not count:
-            self.deferred.resolve(finish([]))
-
-    def give(self, slot: int, part: Any) -> None:
-        self._parts[slot] = part
-        self._missing -= 1
-        if not self._missing:
-            self.deferred.resolve(self._finish(self._parts))
