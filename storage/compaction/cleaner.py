@@ -17,6 +17,7 @@ import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
+from pylogd.config.values import Values
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
@@ -25,7 +26,6 @@ from pylogd.storage.checkpoint_file import TopicPartition
 from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob, LastRecord, Source
 from pylogd.storage.compaction.compactor import CompactionFailed, Compactor, ProcessCompactor
 from pylogd.storage.compaction.dirtiness import LogToClean, closed_segments, examine
-from pylogd.storage.directories.manager_settings import Values
 from pylogd.storage.log.log import DISK_FULL_ERRORS, Log
 from pylogd.storage.log.log_state import LogState
 from pylogd.storage.segments.segment import CLEANED_SUFFIX, Segment

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
 
+from pylogd.config.values import Values
 from pylogd.storage.log_config import INT64_MAX
-
-
-class Values(Protocol):
-    def __getitem__(self, name: str, /) -> Any: ...
 
 
 @dataclass(slots=True)
