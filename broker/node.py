@@ -34,6 +34,7 @@ from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
 from pylogd.broker.replicas.isr_changes import IsrChanges
+from pylogd.config.host import Host
 from pylogd.config.listeners import Endpoint
 from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
 from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
@@ -43,6 +44,7 @@ from pylogd.protocol import uuids
 from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
+from pylogd.rpc.broker_pool import Peers
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.network import Network
@@ -97,6 +99,9 @@ class Node:
             send_buffer_bytes=_asked(config, "socket.send.buffer.bytes"),
             receive_buffer_bytes=_asked(config, "socket.receive.buffer.bytes"),
         )
+        self.host = Host(
+            self.broker_id, config, self.loop, self.clock, self.chance, self.files, self.workers, self.network
+        )
         self.server = Server(self, self.network, config)
         self.replicas = Replicas(
             self.broker_id,
@@ -114,9 +119,18 @@ class Node:
         self.telemetry = ClientTelemetry(self, self.chance)
         self.topic_creation = TopicCreation(self)
         self.publisher = MetadataPublisher(self)
-        self.groups = GroupCoordinator(self)
-        self.transactions = TransactionCoordinator(self)
-        self.verifier = TransactionVerifier(self)
+        metadata = self.publisher.latest
+        self.groups = GroupCoordinator(self.host, metadata, self.replicas)
+        self.transactions = TransactionCoordinator(
+            self.host,
+            metadata,
+            self.replicas,
+            producer_ids=self.producer_ids,
+            offsets=self.groups.shards,
+            peers=Peers(self, "markers"),
+        )
+        self.verifier = TransactionVerifier(self.host, metadata, self.transactions, Peers(self, "add-partitions"))
+        self.publisher.listeners += [self.groups.apply, self.transactions.apply]
         self.logs = LogManager(
             self.loop,
             self.files,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from pylogd.replication.isr import Proposal, Standing
-from pylogd.replication.partition import Partition
+from pylogd.replication.partition import LeadershipListener, Partition
 from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ class Replicas:
         self.follower_flushed: Callable[[Partition], None] | None = None
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
+        #: Who is told of leaderships, by topic.
+        self._leadership_listeners: dict[str, LeadershipListener] = {}
         self._woken: list[Partition] = []
         #: While partitions are being woken: what runs when all are.
         self._after_wake: list[Callable[[], None]] | None = None
@@ -53,9 +55,17 @@ class Replicas:
         """Host a replica; it has no role until the cluster image gives it one. A function instead of a log is called
         on first use, so that a broker with thousands of partitions starts without opening them."""
         partition = Partition(self, topic, index, topic_id, log)
+        listener = self._leadership_listeners.get(topic)
+        if listener is not None:
+            partition.listeners.append(listener)
         self.by_name[(topic, index)] = partition
         self.by_id[(topic_id, index)] = partition
         return partition
+
+    def watch_leaderships(self, topic: str, listener: LeadershipListener) -> None:
+        """Tell `listener` of every leadership of the topic's partitions, the moment it is won or lost. Comes before
+        the first replica of the topic."""
+        self._leadership_listeners[topic] = listener
 
     def remove(self, topic: str, index: int) -> Partition | None:
         """Stop hosting a replica; whoever waits for it is told. The log itself is the log manager's to delete."""

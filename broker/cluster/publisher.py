@@ -22,6 +22,7 @@ from pylogd.config import dynamic
 from pylogd.config import topic as topic_config
 from pylogd.metadata.delta import ImageDelta, difference
 from pylogd.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.record_batches import decode_batches
 from pylogd.metadata.registrations import Topic
 from pylogd.metadata.snapshot import SnapshotId, replay_snapshot
@@ -43,7 +44,7 @@ class MetadataPublisher:
 
     def __init__(self, node: Any) -> None:
         self._node = node
-        self.image = ClusterImage()
+        self.latest = LatestImage()
         #: called with (delta, image) after everything else was applied
         self.listeners: list[Callable[[ImageDelta, ClusterImage], None]] = []
         self._applying = False
@@ -52,6 +53,10 @@ class MetadataPublisher:
         self._offset_waiters: list[tuple[int, asyncio.Future[None]]] = []
         self._plain_config: LogConfig | None = None
         self.assignment = DirectoryAssignment(node)
+
+    @property
+    def image(self) -> ClusterImage:
+        return self.latest.image
 
     @property
     def offset(self) -> int:
@@ -63,7 +68,7 @@ class MetadataPublisher:
     def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
         image = ClusterImage()
         replay_snapshot(data, image, snapshot_id)
-        before, self.image = self.image, image
+        before, self.latest.image = self.image, image
         if self._applying:
             self._publish(difference(before, image))
 

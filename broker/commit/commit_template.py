@@ -172,7 +172,7 @@ class RepeatedCommits:
         connection = self._connection
         reply = WaitingReply(connection, form, correlation_id)
         connection.wait_for(reply)
-        shard.submit_soon(form, numbers, reply)
+        shard.submit_repeated(form, numbers, reply)
         return True
 
 

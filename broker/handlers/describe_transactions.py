@@ -6,6 +6,7 @@ from pylogd.broker.network.context import RequestContext
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.shard import Shard
 from pylogd.coordinators.transactions.transaction import PREPARED, Transaction
+from pylogd.coordinators.transactions.transactions import TransactionsState
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_transactions import (
     DescribeTransactionsRequest,
@@ -32,7 +33,7 @@ def handle(ctx: RequestContext, request: DescribeTransactionsRequest) -> Deferre
     return parts.deferred
 
 
-def _describe(shard: Shard, reply: Reply, transactional_id: str) -> None:
+def _describe(shard: Shard[TransactionsState], reply: Reply, transactional_id: str) -> None:
     def look(effects: Effects) -> None:
         transaction = shard.state.transactions.get(transactional_id)
         if transaction is None:

@@ -22,7 +22,7 @@ from pylogd.runtime.parts import Parts
 
 
 def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Deferred:
-    shards = [shard for shard in ctx.services.transactions.runtime.shards.values() if not shard.failed]
+    shards = [shard for shard in ctx.services.transactions.shards.by_partition.values() if not shard.failed]
     for shard in shards:
         shard.check()
     wanted = _filter(request, ctx.services.clock.now_ms())

@@ -27,6 +27,7 @@ from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
+    from pylogd.coordinators.groups.groups import GroupState
     from pylogd.coordinators.shard.shard import Shard
 
 _TOPIC_IDS = 10
@@ -37,7 +38,7 @@ class CommitReply(Reply):
 
     __slots__ = ("accepted", "commits", "shard")
 
-    def __init__(self, shard: Shard, commits: list[Commit], response: OffsetCommitResponse) -> None:
+    def __init__(self, shard: Shard[GroupState], commits: list[Commit], response: OffsetCommitResponse) -> None:
         Deferred.__init__(self)
         self.shard = shard
         self.commits = commits

@@ -29,6 +29,7 @@ from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
+    from pylogd.coordinators.groups.groups import GroupState
     from pylogd.coordinators.shard.shard import Shard
     from pylogd.runtime.deferred import Deferred
 
@@ -72,7 +73,9 @@ def _split(ctx: RequestContext, request: TxnOffsetCommitRequest) -> tuple[list[C
     return commits, TxnOffsetCommitResponse(topics=topics)
 
 
-def _verify(ctx: RequestContext, request: TxnOffsetCommitRequest, shard: Shard, reply: Reply, then: Any) -> None:
+def _verify(
+    ctx: RequestContext, request: TxnOffsetCommitRequest, shard: Shard[GroupState], reply: Reply, then: Any
+) -> None:
     """`then(guard)` once the coordinator of the transaction knows that offsets are part of it."""
     node = ctx.services
     operation = Operation.of_offset_commit(ctx.version)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.coordinators.transactions.marker_append import Marker, append_marker
+from pylogd.coordinators.shard.marker import Marker
 from pylogd.protocol.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
     WritableTxnMarkerResult,
@@ -43,7 +43,7 @@ def handle(ctx: RequestContext, request: WriteTxnMarkersRequest) -> Deferred:
 
     parts = Parts(len(appends), finish)
     for slot, (marker, topic, index) in enumerate(appends):
-        append_marker(ctx.services, topic, index, marker, lambda code, slot=slot: parts.give(slot, code))  # type: ignore[misc]
+        ctx.services.transactions.append_marker(topic, index, marker, lambda code, slot=slot: parts.give(slot, code))  # type: ignore[misc]
     return parts.deferred
 
 

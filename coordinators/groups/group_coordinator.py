@@ -3,29 +3,40 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.key_placement import partition_for
-from pylogd.coordinators.shard.shard import Shard
-from pylogd.coordinators.shard.shards import CoordinatorRuntime
+from pylogd.coordinators.shard.shards import Shards
 from pylogd.metadata.topic_names import OFFSETS_TOPIC
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.deferred import Deferred
 from pylogd.runtime.parts import Parts
 
+if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.coordinators.groups.groups import GroupState
+    from pylogd.coordinators.shard.shard import Shard
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
+    from pylogd.metadata.latest import LatestImage
+    from pylogd.replication.replicas import Replicas
+
 _REMEMBERED_MAX = 10_000
 
 
 class GroupCoordinator:
-    def __init__(self, node: Any) -> None:
-        self.node = node
+    def __init__(self, host: Host, metadata: LatestImage, replicas: Replicas) -> None:
+        self._host = host
+        self._metadata = metadata
         #: Partitions of groups asked for lately, in a topic of `_counted` partitions.
         self._partitions: dict[str, int] = {}
         self._counted = 0
-        config = node.config
-        self.runtime = CoordinatorRuntime(
-            node,
+        config = host.config
+        self.shards = Shards(
+            host,
+            metadata,
+            replicas,
             OFFSETS_TOPIC,
             self._new_state,
             load_buffer_bytes=config["offsets.load.buffer.size"],
@@ -33,21 +44,21 @@ class GroupCoordinator:
             commit_timeout_ms=config["offsets.commit.timeout.ms"],
         )
 
-    def _new_state(self, shard: Shard) -> Any:
+    def _new_state(self, shard: Shard[GroupState]) -> GroupState:
         from pylogd.coordinators.groups.groups import GroupState
 
-        return GroupState(self.node.config, self._new_id, lambda: self.node.image)
+        return GroupState(self._host.config, self._new_id, self._metadata)
 
     def _new_id(self) -> str:
         """A random UUID as Java prints it."""
-        raw = bytearray(self.node.chance.randbytes(16))
+        raw = bytearray(self._host.chance.randbytes(16))
         raw[6] = raw[6] & 0x0F | 0x40
         raw[8] = raw[8] & 0x3F | 0x80
         text = raw.hex()
         return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
     def partition_of(self, group_id: str) -> int:
-        count = self.runtime.partition_count or self.node.config["offsets.topic.num.partitions"]
+        count = self.shards.partition_count or self._host.config["offsets.topic.num.partitions"]
         if count != self._counted or len(self._partitions) > _REMEMBERED_MAX:
             self._partitions = {}
             self._counted = count
@@ -56,14 +67,14 @@ class GroupCoordinator:
             found = self._partitions[group_id] = partition_for(group_id, count)
         return found
 
-    def shard_of(self, group_id: str) -> Shard:
+    def shard_of(self, group_id: str) -> Shard[GroupState]:
         """KafkaError unless this broker coordinates the group and is ready to."""
-        return self.runtime.shard(self.partition_of(group_id))
+        return self.shards.ready(self.partition_of(group_id))
 
     def by_shard(
         self,
         group_ids: Iterable[str],
-        ask: Callable[[Shard, Effects, Reply, list[str]], None],
+        ask: Callable[[Shard[GroupState], Effects, Reply, list[str]], None],
         refused: Callable[[list[str], ErrorCode, str | None], Any],
         finish: Callable[[list[Any]], Any],
         *,
@@ -77,7 +88,7 @@ class GroupCoordinator:
         parts = Parts(len(by_index), finish)
         for slot, (index, ids) in enumerate(by_index.items()):
             try:
-                shard = self.runtime.shard(index)
+                shard = self.shards.ready(index)
             except KafkaError as refusal:
                 parts.give(slot, refused(ids, refusal.code, refusal.message))
                 continue
@@ -87,10 +98,12 @@ class GroupCoordinator:
             shard.submit(event, reply, writes=writes)
         return parts.deferred
 
-    def everywhere(self, ask: Callable[[Shard, Effects, Reply], None], finish: Callable[[list[Any]], Any]) -> Deferred:
+    def everywhere(
+        self, ask: Callable[[Shard[GroupState], Effects, Reply], None], finish: Callable[[list[Any]], Any]
+    ) -> Deferred:
         """Ask every shard of this broker. KafkaError when one is still loading; one that leaves meanwhile has
         nothing to say (None)."""
-        shards = [shard for shard in self.runtime.shards.values() if not shard.failed]
+        shards = [shard for shard in self.shards.by_partition.values() if not shard.failed]
         for shard in shards:
             shard.check()
         parts = Parts(len(shards), finish)
@@ -100,5 +113,9 @@ class GroupCoordinator:
             shard.submit(lambda effects, shard=shard, reply=reply: ask(shard, effects, reply), reply, writes=False)  # type: ignore[misc]
         return parts.deferred
 
+    def apply(self, delta: ImageDelta, image: ClusterImage) -> None:
+        """The cluster's metadata changed."""
+        self.shards.apply(delta, image)
+
     async def close(self) -> None:
-        await self.runtime.close()
+        await self.shards.close()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pylogd.config.values import Values
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, State
 from pylogd.coordinators.groups.classic.classic_protocol import Caller, ClassicProtocol
 from pylogd.coordinators.groups.commits import Commit
@@ -37,13 +38,13 @@ from pylogd.protocol.uuids import ZERO
 if TYPE_CHECKING:
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
+    from pylogd.metadata.latest import LatestImage
 
 NO_OFFSET = -1
 
 
 class GroupState:
-    """`config` gives the broker's settings by name, `new_id()` the random part of a member id, `image()` the cluster's
-    metadata."""
+    """`config` gives the broker's settings by name, `new_id()` the random part of a member id."""
 
     classes: Mapping[int, Any] = {
         0: (records.LegacyOffsetCommitKey, records.LegacyOffsetCommitValue),
@@ -52,12 +53,12 @@ class GroupState:
         **ConsumerProtocol.classes,
     }
 
-    def __init__(self, config: Mapping[str, Any], new_id: Callable[[], str], image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, config: Values, new_id: Callable[[], str], metadata: LatestImage) -> None:
         self.config = config
         self.groups: dict[str, Any] = {}
         self.offsets = Offsets()
         self.classic = ClassicProtocol(self.groups, config, new_id)
-        self.consumer = ConsumerProtocol(self.groups, self.classic, config, image, new_id)
+        self.consumer = ConsumerProtocol(self.groups, self.classic, config, metadata, new_id)
         self.classic_members = ClassicMembers(self.consumer)
 
     # -- replay
@@ -307,7 +308,7 @@ class GroupState:
                 code, message = int(refusal.code), refusal.message
                 found.append(consumer_group_describe.DescribedGroup(code, message, group_id))
             else:
-                found.append(describe(group, self.consumer.assignment.default, self.consumer.image()))
+                found.append(describe(group, self.consumer.assignment.default, self.consumer.metadata.image))
         effects.answer(reply, found)
 
     def _described(self, group_id: str, version: int) -> DescribedGroup:

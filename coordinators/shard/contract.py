@@ -1,25 +1,24 @@
-"""What a shard asks of those who use it: the state of a kind of coordinator, and events that come in crowds."""
+"""What a shard asks of those who use it: the state of a kind of coordinator, and events that many requests share."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pylogd.coordinators.shard.effects import Effects
-from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, RecordClasses
+from pylogd.coordinators.shard.effects import Effects, ReplayedState
+from pylogd.coordinators.shard.record_pairs import RecordClasses
 
 if TYPE_CHECKING:
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
 
 
-class CoordinatorState(Protocol):
-    """What a kind of coordinator keeps per partition."""
+class CoordinatorState(ReplayedState, Protocol):
+    """What a kind of coordinator keeps per partition. It is pure: the time, records and requests come in, what shall
+    happen goes out through `Effects`."""
 
-    classes: RecordClasses
-
-    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
-        """Take in a record, live or loaded: the same code, nothing else changes durable state. `producer_id` is -1
-        unless the record belongs to a transaction."""
+    @property
+    def classes(self) -> RecordClasses:
+        """The records it knows, by the type that opens their key."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """The transaction of `producer_id` ended in this partition."""
@@ -31,8 +30,11 @@ class CoordinatorState(Protocol):
         """The cluster's metadata changed."""
 
 
-class Repeated(Protocol):
-    """An event for `Shard.submit_soon`: `given` is what differs from one time to the next. It changes
-    nothing but timers before it writes, and writes all or nothing before it answers."""
+State = TypeVar("State", bound=CoordinatorState)
+
+
+class RepeatedEvent(Protocol):
+    """An event for `Shard.submit_repeated`: `given` is what differs from one time to the next. It changes nothing but
+    timers before it writes, and writes all or nothing before it answers."""
 
     def decide(self, effects: Effects, reply: Any, given: Any) -> None: ...

@@ -4,7 +4,7 @@ be tested by looking at them; the shard carries them out."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Protocol
 
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, encode_record
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -14,7 +14,7 @@ from pylogd.runtime.deferred import Deferred
 
 Event = Callable[["Effects"], None]
 Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
-#: Key, value, the value's version and, for who has them, the bytes of a record.
+#: Key, value, the value's version and, where they are known already, the bytes of a record.
 Wanted = tuple[Message, Message | None, int, Encoded | None]
 
 #: What a failed write means to a client of the coordinator.
@@ -31,12 +31,20 @@ WRITE_ERRORS = {
 }
 
 
+class ReplayedState(Protocol):
+    """The state of a partition as the log describes it."""
+
+    def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
+        """Take in a record, live or loaded: the same code, nothing else changes durable state. `producer_id` is -1
+        unless the record belongs to a transaction."""
+
+
 class WriteRefused(KafkaError):
     """A record cannot be written now, and nothing has happened."""
 
 
 class Reply(Deferred):
-    """A reply that a coordinator owes. `refuse(code, message)` makes the response for when it cannot be given."""
+    """A coordinator's answer to a request. `refuse(code, message)` makes the response for when it cannot be given."""
 
     __slots__ = ("_refuse",)
 
@@ -81,7 +89,7 @@ class Effects:
     def __init__(
         self,
         now_ms: int,
-        state: Any,
+        state: ReplayedState,
         base_offset: int = 0,
         producer_id: int = -1,
         batch_bytes_max: int = 1_000_000,
@@ -108,7 +116,7 @@ class Effects:
     def write(self, key: Message, value: Message | None, version: int = 0, encoded: Encoded | None = None) -> None:
         """Append a record; `version` is that of the value, None as value deletes the key. The state has taken it in
         when this returns. WriteRefused when it is too large or nothing can be written now, and then nothing has
-        happened. `encoded` are its bytes, for who has a faster way to them."""
+        happened. `encoded` are its bytes, where the caller has a faster way to them."""
         if not self.writable:
             self.check_writable()
         record = CoordinatorRecord(key, value, version)
@@ -143,7 +151,7 @@ class Effects:
             raise WriteRefused(ErrorCode.RECORD_LIST_TOO_LARGE, f"no batch can hold {size} bytes of records")
 
     def check_writable(self) -> None:
-        """WriteRefused when nothing can be written now: for who changes soft state before it writes."""
+        """WriteRefused when nothing can be written now. Events that change soft state before they write ask first."""
         if not self.writable:
             raise WriteRefused(ErrorCode.NOT_ENOUGH_REPLICAS)
 

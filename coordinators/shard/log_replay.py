@@ -16,7 +16,9 @@ from pylogd.protocol import batch
 from pylogd.protocol.control import ControlType, control_type
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.shard.shard import Shard
+    from pylogd.config.host import Host
+    from pylogd.coordinators.shard.contract import CoordinatorState
+    from pylogd.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
 
@@ -24,10 +26,10 @@ logger = logging.getLogger(__name__)
 SLICE_SECONDS = 0.005
 
 
-async def load(shard: Shard, buffer_bytes: int) -> int:
+async def load(host: Host, partition: Partition, state: CoordinatorState, buffer_bytes: int) -> int:
     """Replay everything; returns how many records."""
-    log = shard.partition.log
-    loop = shard.node.loop
+    log = partition.log
+    loop = host.loop
     offset = log.log_start_offset
     count = 0
     unknown: dict[int, int] = {}
@@ -37,14 +39,14 @@ async def load(shard: Shard, buffer_bytes: int) -> int:
             break
         found.acquire()
         try:
-            data = await shard.node.workers.offload(found.read)
+            data = await host.workers.offload(found.read)
         finally:
             found.release()
         deadline = loop.time() + SLICE_SECONDS
         before = offset
         for position, header in batch.iter_headers(data):
             if header.next_offset > offset:
-                count += _replay(shard, data, header, position, unknown)
+                count += _replay(state, data, header, position, unknown)
                 offset = header.next_offset
             if loop.time() >= deadline:
                 await asyncio.sleep(0)
@@ -52,12 +54,13 @@ async def load(shard: Shard, buffer_bytes: int) -> int:
         if offset == before:
             break
     if unknown:
-        logger.warning("%s holds records of types not known here (type: count): %s", shard.partition.name, unknown)
+        logger.warning("%s holds records of types not known here (type: count): %s", partition.name, unknown)
     return count
 
 
-def _replay(shard: Shard, data: bytes, header: batch.BatchHeader, position: int, unknown: dict[int, int]) -> int:
-    state = shard.state
+def _replay(
+    state: CoordinatorState, data: bytes, header: batch.BatchHeader, position: int, unknown: dict[int, int]
+) -> int:
     if header.is_control:
         for record in batch.batch_records(data, header, position):
             kind = control_type(record.key)

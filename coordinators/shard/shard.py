@@ -15,18 +15,22 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
+from pylogd.coordinators.shard.contract import State
 from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects, Event, Reply, plain_size
 from pylogd.coordinators.shard.timers import Timers
 from pylogd.protocol import batch
-from pylogd.protocol.control import end_txn_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, append_plain_record
 from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.shard.contract import Repeated
+    from asyncio import TimerHandle
+
+    from pylogd.config.host import Host
+    from pylogd.coordinators.shard.contract import RepeatedEvent
+    from pylogd.coordinators.shard.marker import Marker
     from pylogd.replication.partition import Partition
     from pylogd.storage.producers.verification_guard import Guard
 
@@ -36,21 +40,22 @@ logger = logging.getLogger(__name__)
 _RETRY_MS = 500
 
 
-class Shard:
+class Shard(Generic[State]):
     """`make_state(shard)` gives the empty state; it is called again when the shard has to start over."""
 
     def __init__(
         self,
-        node: Any,
+        host: Host,
         partition: Partition,
         epoch: int,
-        make_state: Callable[[Shard], Any],
-        reload: Callable[[Shard], None],
+        make_state: Callable[[Shard[State]], State],
+        reload: Callable[[Shard[State]], None],
         *,
         compression: int = 0,
         commit_timeout_ms: int = 5000,
     ) -> None:
-        self.node = node
+        self._loop = host.loop
+        self._clock = host.clock
         self.partition = partition
         self.index = partition.index
         self.epoch = epoch
@@ -63,21 +68,21 @@ class Shard:
         self._starting = False
         self._make_state = make_state
         self._reload = reload
-        self.state: Any = make_state(self)
-        self.timers = Timers(node.loop, self.run)
-        #: Every reply that is owed, parked ones included.
-        self._owed: dict[Any, None] = {}
+        self.state = make_state(self)
+        self.timers = Timers(host.loop, self.run)
+        #: Every reply that is still to be given, parked ones included.
+        self._unanswered: dict[Any, None] = {}
         self._body = bytearray()
         self._count = 0
         self._base_ms = 0
         self._replies: list[tuple[Any, Any]] = []
         self._flush_scheduled = False
-        self._call_soon = node.loop.call_soon
-        #: Events that run together, before anything else does.
-        self._crowd: list[tuple[Repeated, Any, Any]] = []
+        self._call_soon = host.loop.call_soon
+        #: Events that run together, before anything else does: (event, given, reply).
+        self._repeated: list[tuple[RepeatedEvent, Any, Any]] = []
         #: (offset the watermark must reach, replies, loop time after which they time out)
         self._waiting: deque[tuple[int, list[tuple[Any, Any]], float]] = deque()
-        self._expiry: Any = None
+        self._expiry: TimerHandle | None = None
 
     # -- events
 
@@ -105,9 +110,9 @@ class Shard:
         if not self.active:
             self.check()
         if reply is not None:
-            self._owed[reply] = None
-        if self._crowd:
-            self._run_crowd()
+            self._unanswered[reply] = None
+        if self._repeated:
+            self._run_repeated()
         if producer is not None:
             self.flush()
         if not self.active:
@@ -135,19 +140,19 @@ class Shard:
             self._settle(effects, producer, guard)
         return reply
 
-    def submit_soon(self, event: Repeated, given: Any, reply: Any) -> None:
-        """Run an event of a kind that comes in crowds, at the end of this turn or before the next other event: those of
-        one turn share what each would cost alone. It does what `submit` would do; the shard is active."""
-        self._owed[reply] = None
-        self._crowd.append((event, given, reply))
+    def submit_repeated(self, event: RepeatedEvent, given: Any, reply: Any) -> None:
+        """Run an event that many requests share, at the end of this turn or before the next other event: those of one
+        turn share what each would cost alone. It does what `submit` would do; the shard is active."""
+        self._unanswered[reply] = None
+        self._repeated.append((event, given, reply))
         if not self._flush_scheduled:
             self._flush_scheduled = True
             self._call_soon(self._flush_due)
 
-    def _run_crowd(self) -> None:
-        crowd, self._crowd = self._crowd, []
+    def _run_repeated(self) -> None:
+        repeated, self._repeated = self._repeated, []
         effects = self._effects(None)
-        for event, given, reply in crowd:
+        for event, given, reply in repeated:
             try:
                 event.decide(effects, reply, given)
             except KafkaError as refusal:
@@ -169,7 +174,7 @@ class Shard:
     def _effects(self, producer: tuple[int, int] | None) -> Effects:
         log = self.partition.log
         return Effects(
-            self.node.clock.now_ms(),
+            self._clock.now_ms(),
             self.state,
             log.log_end_offset + self._count,
             -1 if producer is None else producer[0],
@@ -178,7 +183,7 @@ class Shard:
         )
 
     def run(self, name: Any, event: Event) -> None:
-        """Run an event to which no reply is owed, now or as soon as enough replicas are in sync for it to write."""
+        """Run an event that nobody asked for, now or as soon as enough replicas are in sync for it to write."""
         if not self.active:
             return
         if not self._writable():
@@ -241,16 +246,16 @@ class Shard:
     # -- writing
 
     def _flush_due(self) -> None:
-        if self._crowd:
-            self._run_crowd()
+        if self._repeated:
+            self._run_repeated()
         self._flush_scheduled = False
         if self.active:
             self.flush()
 
     def flush(self, producer: tuple[int, int] | None = None, guard: Guard | None = None) -> None:
         """Append what has gathered."""
-        if self._crowd:
-            self._run_crowd()
+        if self._repeated:
+            self._run_repeated()
         if not self._count:
             return
         body, count, replies = self._body, self._count, self._replies
@@ -276,7 +281,7 @@ class Shard:
         )
         try:
             info = self.partition.append(
-                memoryview(records), acks=-1, now_ms=self.node.clock.now_ms(), origin=Origin.COORDINATOR, guard=guard
+                memoryview(records), acks=-1, now_ms=self._clock.now_ms(), origin=Origin.COORDINATOR, guard=guard
             )
         except KafkaError as failure:
             logger.warning("an append to %s failed: %s", self.partition.name, failure.message)
@@ -284,39 +289,15 @@ class Shard:
             return
         self._wait_for(info.last_offset + 1, replies)
 
-    def end_transaction(
-        self,
-        reply: Any,
-        response: Any,
-        *,
-        producer_id: int,
-        producer_epoch: int,
-        coordinator_epoch: int,
-        committed: bool,
-        transaction_version: int = 0,
-    ) -> None:
+    def end_transaction(self, marker: Marker, reply: Any, response: Any) -> None:
         """Write the marker of a transaction that has records here, then apply it; `reply` gets `response` when the
         marker is committed. KafkaError when it is refused (a fenced epoch)."""
         self.check()
         self.flush()
         self.check()
-        now_ms = self.node.clock.now_ms()
-        marker = end_txn_batch(
-            commit=committed,
-            coordinator_epoch=coordinator_epoch,
-            producer_id=producer_id,
-            producer_epoch=producer_epoch,
-            timestamp_ms=now_ms,
-        )
-        info = self.partition.append(
-            memoryview(marker),
-            acks=-1,
-            now_ms=now_ms,
-            origin=Origin.COORDINATOR,
-            transaction_version=transaction_version,
-        )
-        self.state.replay_end_transaction(producer_id, committed)
-        self._owed[reply] = None
+        info = marker.append_to(self.partition, self._clock.now_ms())
+        self.state.replay_end_transaction(marker.producer_id, marker.commit)
+        self._unanswered[reply] = None
         self._wait_for(info.last_offset + 1, [(reply, response)])
 
     # -- replies
@@ -332,7 +313,7 @@ class Shard:
         if waiting and waiting[-1][0] == offset:
             waiting[-1][1].extend(replies)
             return
-        loop = self.node.loop
+        loop = self._loop
         waiting.append((offset, replies, loop.time() + self.commit_timeout_ms / 1000))
         partition.waiters.await_ack(offset, self.epoch, self, 0)
         if self._expiry is None:
@@ -348,24 +329,24 @@ class Shard:
             self._resolve(waiting.popleft()[1])
 
     def _resolve(self, replies: list[tuple[Any, Any]]) -> None:
-        owed = self._owed
+        unanswered = self._unanswered
         for reply, response in replies:
-            owed.pop(reply, None)
+            unanswered.pop(reply, None)
             reply.resolve(response)
 
     def _expire(self) -> None:
         """Replies whose records did not commit in time are refused; the records stay."""
         self._expiry = None
-        now = self.node.loop.time()
+        now = self._loop.time()
         for _, replies, deadline in tuple(self._waiting):
             if deadline > now:
-                self._expiry = self.node.loop.call_later(deadline - now, self._expire)
+                self._expiry = self._loop.call_later(deadline - now, self._expire)
                 return
             late = replies[:]
             # What nobody waits for, such as a coordinator's note to itself, has no deadline.
-            replies[:] = [pair for pair in late if pair[0] not in self._owed]
+            replies[:] = [pair for pair in late if pair[0] not in self._unanswered]
             for reply, _ in late:
-                if self._owed.pop(reply, self) is not self:
+                if self._unanswered.pop(reply, self) is not self:
                     reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
 
     # -- life
@@ -387,7 +368,7 @@ class Shard:
         self.active = False
         code = WRITE_ERRORS.get(code, code)
         for reply in culprits:
-            if self._owed.pop(reply, self) is not self and isinstance(reply, Reply):
+            if self._unanswered.pop(reply, self) is not self and isinstance(reply, Reply):
                 reply.fail(code)
         self._drop(ErrorCode.NOT_COORDINATOR)
         self.failed = self._starting
@@ -396,7 +377,7 @@ class Shard:
             self._reload(self)
 
     def close(self, code: ErrorCode = ErrorCode.NOT_COORDINATOR) -> None:
-        """Leadership is lost: every reply still owed is refused."""
+        """Leadership is lost: every reply that is still to be given is refused."""
         if not self.closed:
             self.closed = True
             self._drop(code)
@@ -410,8 +391,8 @@ class Shard:
         self._waiting.clear()
         self.partition.waiters.forget(self)
         self._body, self._count, self._replies = bytearray(), 0, []
-        self._crowd = []
-        owed, self._owed = self._owed, {}
-        for reply in owed:
+        self._repeated = []
+        unanswered, self._unanswered = self._unanswered, {}
+        for reply in unanswered:
             if isinstance(reply, Reply):
                 reply.fail(code)

@@ -1,21 +1,23 @@
-"""The end of a transaction in one partition led by this broker: a control batch, acknowledged when it is replicated.
+"""Markers for the partitions that this broker leads: written, and acknowledged when they are replicated.
 
-In a partition of `__consumer_offsets` the group coordinator writes it, because its pending offsets end with it.
+A partition whose records are the state of a shard (`__consumer_offsets`) gets its marker through the shard, because
+what the transaction left pending there ends with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pylogd.coordinators.shard.effects import Reply
-from pylogd.metadata.topic_names import OFFSETS_TOPIC
-from pylogd.protocol.control import end_txn_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.coordinators.shard.marker import Marker
+    from pylogd.coordinators.shard.shards import Shards
     from pylogd.replication.partition import Partition
+    from pylogd.replication.replicas import Replicas
 
 Done = Callable[[ErrorCode], None]
 
@@ -27,67 +29,42 @@ _NOT_READY = (
 )
 
 
-class Marker(NamedTuple):
-    producer_id: int
-    producer_epoch: int
-    coordinator_epoch: int
-    commit: bool
-    #: The generation of the protocol that decided it: from 2 on its epoch must be higher than the transaction's.
-    transaction_version: int
+class MarkerAppend:
+    """`offsets` are the shards that take part in transactions."""
 
+    def __init__(self, host: Host, replicas: Replicas, offsets: Shards[Any]) -> None:
+        self._host = host
+        self._replicas = replicas
+        self._offsets = offsets
 
-def append_marker(node: Any, topic: str, index: int, marker: Marker, done: Done) -> None:
-    """Write a marker; `done` hears the outcome, maybe before this returns."""
-    partition: Partition | None = node.replicas.get(topic, index)
-    if partition is None or partition.offline:
-        done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    elif topic == OFFSETS_TOPIC:
-        _append_to_offsets(node, index, marker, done)
-    else:
-        _append(node, partition, marker, done)
+    def append(self, topic: str, index: int, marker: Marker, done: Done) -> None:
+        """Write a marker; `done` hears the outcome, maybe before this returns."""
+        partition = self._replicas.get(topic, index)
+        if partition is None or partition.offline:
+            done(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        elif topic == self._offsets.topic:
+            self._append_to_shard(index, marker, done)
+        else:
+            self._append(partition, marker, done)
 
+    def _append_to_shard(self, index: int, marker: Marker, done: Done) -> None:
+        reply = Reply(lambda code, message: ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code)
+        reply.listen(done)
+        try:
+            self._offsets.ready(index).end_transaction(marker, reply, ErrorCode.NONE)
+        except KafkaError as refusal:
+            reply.fail(refusal.code)
 
-def _append_to_offsets(node: Any, index: int, marker: Marker, done: Done) -> None:
-    reply = Reply(lambda code, message: ErrorCode.NOT_LEADER_OR_FOLLOWER if code in _NOT_READY else code)
-    reply.listen(done)
-    try:
-        node.groups.runtime.shard(index).end_transaction(
-            reply,
-            ErrorCode.NONE,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            committed=marker.commit,
-            transaction_version=marker.transaction_version,
-        )
-    except KafkaError as refusal:
-        reply.fail(refusal.code)
-
-
-def _append(node: Any, partition: Partition, marker: Marker, done: Done) -> None:
-    now_ms = node.clock.now_ms()
-    batch = end_txn_batch(
-        commit=marker.commit,
-        coordinator_epoch=marker.coordinator_epoch,
-        producer_id=marker.producer_id,
-        producer_epoch=marker.producer_epoch,
-        timestamp_ms=now_ms,
-    )
-    try:
-        info = partition.append(
-            memoryview(batch),
-            acks=-1,
-            now_ms=now_ms,
-            origin=Origin.COORDINATOR,
-            transaction_version=marker.transaction_version,
-        )
-    except KafkaError as refusal:
-        done(refusal.code)
-        return
-    if partition.high_watermark > info.last_offset:
-        done(partition.ack_code)
-    else:
-        _Written(node, partition, info.last_offset + 1, done)
+    def _append(self, partition: Partition, marker: Marker, done: Done) -> None:
+        try:
+            info = marker.append_to(partition, self._host.clock.now_ms())
+        except KafkaError as refusal:
+            done(refusal.code)
+            return
+        if partition.high_watermark > info.last_offset:
+            done(partition.ack_code)
+        else:
+            _Written(self._host, partition, info.last_offset + 1, done)
 
 
 class _Written:
@@ -95,10 +72,10 @@ class _Written:
 
     __slots__ = ("_done", "_partition", "_timer")
 
-    def __init__(self, node: Any, partition: Partition, offset: int, done: Done) -> None:
+    def __init__(self, host: Host, partition: Partition, offset: int, done: Done) -> None:
         self._done = done
         self._partition = partition
-        self._timer = node.loop.call_later(node.config["request.timeout.ms"] / 1000, self._expire)
+        self._timer = host.loop.call_later(host.config["request.timeout.ms"] / 1000, self._expire)
         partition.waiters.await_ack(offset, partition.leader_epoch, self, 0)
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:

@@ -11,14 +11,18 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Any
 
-from pylogd.coordinators.transactions.marker_append import Marker, append_marker
+from pylogd.coordinators.shard.marker import Marker
 from pylogd.coordinators.transactions.transaction import PREPARED, TopicPartition, Transaction, TxnState
 from pylogd.protocol.errors import ErrorCode
-from pylogd.rpc.broker_pool import Peers
-from pylogd.rpc.peer import PeerError
 
 if TYPE_CHECKING:
+    from pylogd.config.host import Host
     from pylogd.coordinators.shard.shard import Shard
+    from pylogd.coordinators.transactions.marker_append import MarkerAppend
+    from pylogd.coordinators.transactions.transactions import TransactionsState
+    from pylogd.metadata.latest import LatestImage
+    from pylogd.rpc.broker_pool import Peers
+    from pylogd.rpc.peer import PeerError
 
 logger = logging.getLogger(__name__)
 
@@ -53,7 +57,7 @@ class _Ending:
         "unmarked",
     )
 
-    def __init__(self, shard: Shard, transaction: Transaction) -> None:
+    def __init__(self, shard: Shard[TransactionsState], transaction: Transaction) -> None:
         self.shard = shard
         #: A shard that started over has another one, and sends the markers itself.
         self.state = shard.state
@@ -78,16 +82,20 @@ class _Ending:
 
 
 class Markers:
-    def __init__(self, node: Any) -> None:
-        self._node = node
-        self._peers = Peers(node, "markers")
+    """`local` writes markers here, `peers` takes them to other brokers."""
+
+    def __init__(self, host: Host, metadata: LatestImage, local: MarkerAppend, peers: Peers) -> None:
+        self._host = host
+        self._metadata = metadata
+        self._local = local
+        self._peers = peers
         #: broker -> what waits to be sent there
         self._queues: dict[int, list[tuple[_Ending, list[TopicPartition]]]] = {}
         #: Brokers that have a request to answer.
         self._asked: set[int] = set()
         self._closed = False
 
-    def send(self, shard: Shard, transaction: Transaction) -> None:
+    def send(self, shard: Shard[TransactionsState], transaction: Transaction) -> None:
         """The decision about `transaction` is committed."""
         if transaction.state in PREPARED:
             ending = _Ending(shard, transaction)
@@ -101,15 +109,15 @@ class Markers:
     # -- where to
 
     def _send(self, ending: _Ending, partitions: list[TopicPartition]) -> None:
-        node = self._node
+        image, me = self._metadata.image, self._host.broker_id
         remote: dict[int, list[TopicPartition]] = {}
         for topic, index in partitions:
-            known = node.image.topic(topic)
+            known = image.topic(topic)
             registered = None if known is None else known.partition(index)
             if registered is None:
                 logger.info("%s-%d is gone: it needs no marker of %r", topic, index, ending.transaction)
                 ending.unmarked.pop((topic, index), None)
-            elif registered.leader == node.broker_id:
+            elif registered.leader == me:
                 self._append(ending, (topic, index))
             elif registered.leader < 0:
                 self._again(ending, (topic, index))
@@ -120,10 +128,10 @@ class Markers:
             if broker_id not in self._asked:
                 self._asked.add(broker_id)
                 # Whatever else this turn of the loop decides goes along.
-                node.loop.call_soon(self._ask, broker_id)
+                self._host.loop.call_soon(self._ask, broker_id)
 
     def _append(self, ending: _Ending, partition: TopicPartition) -> None:
-        append_marker(self._node, *partition, ending.marker, lambda code: self._answered(ending, partition, code))
+        self._local.append(*partition, ending.marker, lambda code: self._answered(ending, partition, code))
 
     # -- other brokers
 
@@ -206,7 +214,7 @@ class Markers:
         if len(ending.retry) == 1:
             pause = min(_RETRY_S_MIN * 2 ** min(ending.failures, 10), _RETRY_S_MAX)
             ending.failures += 1
-            self._node.loop.call_later(pause, self._retry, ending)
+            self._host.loop.call_later(pause, self._retry, ending)
 
     def _retry(self, ending: _Ending) -> None:
         partitions, ending.retry = list(ending.retry), {}

@@ -15,7 +15,7 @@ CONCURRENT_TRANSACTIONS and tries again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pylogd.coordinators.shard.effects import Effects
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord
@@ -34,6 +34,10 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.end_txn import EndTxnResponse
 from pylogd.protocol.messages.init_producer_id import InitProducerIdResponse
 from pylogd.protocol.messages.transaction_records import TransactionLogKey, TransactionLogValue
+
+if TYPE_CHECKING:
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
 
 #: With this generation of the protocol every end of a transaction raises the epoch.
 EPOCH_BUMP_VERSION = 2
@@ -106,7 +110,7 @@ class TransactionsState:
                 effects.answer(MarkersDue(self._send_markers, transaction), None)
         self._arm(effects)
 
-    def metadata_changed(self, effects: Effects, delta: Any, image: Any) -> None:
+    def metadata_changed(self, effects: Effects, delta: ImageDelta, image: ClusterImage) -> None:
         """Markers look partitions up when they are sent."""
 
     def _arm(self, effects: Effects) -> None:

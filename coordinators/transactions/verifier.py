@@ -9,14 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.coordinators.transactions.transaction import TopicPartition
 from pylogd.coordinators.transactions.transaction_coordinator import Codes
 from pylogd.metadata.topic_names import TRANSACTIONS_TOPIC
 from pylogd.protocol.errors import ErrorCode
-from pylogd.rpc.broker_pool import Peers
-from pylogd.rpc.peer import PeerError
+
+if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
+    from pylogd.metadata.latest import LatestImage
+    from pylogd.rpc.broker_pool import Peers
+    from pylogd.rpc.peer import PeerError
 
 
 class Operation(Enum):
@@ -73,23 +78,26 @@ class Question:
 
 
 class TransactionVerifier:
-    def __init__(self, node: Any) -> None:
-        self._node = node
-        self._peers = Peers(node, "add-partitions")
+    """`coordinator` is asked where it is this broker, `peers` where it is another."""
+
+    def __init__(self, host: Host, metadata: LatestImage, coordinator: TransactionCoordinator, peers: Peers) -> None:
+        self._host = host
+        self._metadata = metadata
+        self._coordinator = coordinator
+        self._peers = peers
         #: coordinator -> transactional id -> question
         self._queues: dict[int, dict[str, Question]] = {}
         self._asked: set[int] = set()
 
     def ask(self, question: Question) -> None:
         """`question.done` is told, maybe before this returns."""
-        node = self._node
-        coordinator = node.transactions
+        coordinator = self._coordinator
         index = coordinator.partition_of(question.transactional_id)
-        topic = node.image.topic(TRANSACTIONS_TOPIC)
+        topic = self._metadata.image.topic(TRANSACTIONS_TOPIC)
         registered = None if topic is None else topic.partition(index)
         if registered is None or registered.leader < 0:
             question.fail(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-        elif registered.leader == node.broker_id:
+        elif registered.leader == self._host.broker_id:
             coordinator.add_partitions(
                 question.transactional_id,
                 question.producer_id,
@@ -118,7 +126,7 @@ class TransactionVerifier:
             known.fail(ErrorCode.NETWORK_EXCEPTION if same else ErrorCode.INVALID_PRODUCER_EPOCH)
         if broker_id not in self._asked:
             self._asked.add(broker_id)
-            self._node.loop.call_soon(self._send, broker_id)
+            self._host.loop.call_soon(self._send, broker_id)
 
     def _send(self, broker_id: int) -> None:
         from pylogd.protocol.messages.add_partitions_to_txn import (

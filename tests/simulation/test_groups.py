@@ -11,7 +11,7 @@ from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.groups import GroupState
 from pylogd.coordinators.groups.offsets import Offsets
 from pylogd.coordinators.shard.shard import Shard
-from pylogd.coordinators.shard.shards import CoordinatorRuntime
+from pylogd.coordinators.shard.shards import Shards
 from support.scale import scaled
 
 from simulation.group_simulation import GroupSimulation
@@ -41,17 +41,17 @@ def test_groups_survive(chunk: int) -> None:
 # -- broken on purpose
 
 
-def _answer_at_once(self: Shard, offset: int, replies: list[tuple[Any, Any]]) -> None:
+def _answer_at_once(self: Shard[Any], offset: int, replies: list[tuple[Any, Any]]) -> None:
     """Replies leave before the followers have what they speak of."""
     self._resolve(replies)
 
 
-_leadership = CoordinatorRuntime._leadership
+_leadership = Shards._leadership
 
 
-def _keep_what_was_lost(self: CoordinatorRuntime, partition: Any, epoch: int | None) -> None:
+def _keep_what_was_lost(self: Shards[Any], partition: Any, epoch: int | None) -> None:
     """Whoever leads again goes on with what it knew, whatever became of it in the log meanwhile."""
-    shard = self.shards.get(partition.index)
+    shard = self.by_partition.get(partition.index)
     if epoch is not None and shard is not None and shard.partition is partition and shard.active:
         shard.new_epoch(epoch)
     elif epoch is not None:
@@ -70,7 +70,7 @@ def _expect_nobody(self: GroupState, effects: Any) -> None:
 MUTANTS: dict[str, tuple[Any, str, Any]] = {
     "replies before what they speak of is replicated": (Shard, "_wait_for", _answer_at_once),
     "partitions are given before they are given up": (ConsumerGroup, "has_owner", lambda *_: False),
-    "state outlives leadership": (CoordinatorRuntime, "_leadership", _keep_what_was_lost),
+    "state outlives leadership": (Shards, "_leadership", _keep_what_was_lost),
     "anybody commits": (ClassicGroup, "check_offset_commit", _anybody_commits),
     "a new coordinator expects nobody": (GroupState, "loaded", _expect_nobody),
     "pending offsets are shown": (Offsets, "is_pending", lambda *_: False),

@@ -11,7 +11,6 @@ import random
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, TypeVar
 
 from pylogd.broker.admin.telemetry import ClientTelemetry
@@ -21,14 +20,16 @@ from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
 from pylogd.config.broker import BrokerConfig
+from pylogd.config.host import Host
 from pylogd.config.listeners import Endpoint
 from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
 from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
 from pylogd.coordinators.transactions.verifier import TransactionVerifier
-from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.registrations import Broker, Partition, Topic
 from pylogd.metadata.registrations import Endpoint as RegisteredEndpoint
 from pylogd.replication.replicas import Replicas
+from pylogd.rpc.broker_pool import Peers
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.loop import new_event_loop
@@ -70,18 +71,29 @@ class DataNode:
         self.loop = new_event_loop()
         self.clock = Clock()
         self.chance = random.Random(3)
+        self.files = FileSystem()
         self.workers = Workers(self.loop, threads_max=2)
         self.network = Network(self.loop, self.workers)
-        self.logs = LogManager(self.loop, FileSystem(), self.clock, self.workers, [str(directory)])
+        self.logs = LogManager(self.loop, self.files, self.clock, self.workers, [str(directory)])
         self.replicas = Replicas(self.broker_id, self.loop)
-        self.image = ClusterImage()
+        self.metadata = LatestImage()
+        self.image = self.metadata.image
         self.channel = Channel()
         self.kraft_version = 1
         self.producer_ids = ProducerIds(self)
-        self.publisher = SimpleNamespace(listeners=[])
-        self.groups = GroupCoordinator(self)
-        self.transactions = TransactionCoordinator(self)
-        self.verifier = TransactionVerifier(self)
+        host = self.host = Host(
+            self.broker_id, self.config, self.loop, self.clock, self.chance, self.files, self.workers, self.network
+        )
+        self.groups = GroupCoordinator(host, self.metadata, self.replicas)
+        self.transactions = TransactionCoordinator(
+            host,
+            self.metadata,
+            self.replicas,
+            producer_ids=self.producer_ids,
+            offsets=self.groups.shards,
+            peers=Peers(self, "markers"),
+        )
+        self.verifier = TransactionVerifier(host, self.metadata, self.transactions, Peers(self, "add-partitions"))
         self.telemetry = ClientTelemetry(self, random.Random(2))
         self.sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)
@@ -137,11 +149,8 @@ class DataNode:
 
     def coordinate(self, **config: Any) -> None:
         """Become the coordinator of all groups."""
-        offsets = self.create_topic("__consumer_offsets", **config)
-        self.publisher.image = self.image
-        delta = SimpleNamespace(partitions={offsets: {0: None}}, deleted_topics={}, configs={})
-        self.call(self.groups.runtime.metadata_changed, delta, self.image)
-        eventually(lambda: self.groups.runtime.shards[0].active)
+        self.create_topic("__consumer_offsets", **config)
+        eventually(lambda: self.groups.shards.by_partition[0].active)
 
     def partition(self, topic: str, index: int = 0) -> Any:
         return self.replicas.get(topic, index)

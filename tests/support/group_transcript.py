@@ -34,6 +34,7 @@ from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects
 from pylogd.coordinators.shard.record_pairs import decode_record
 from pylogd.metadata.delta import ImageDelta
 from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.registrations import Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import (
@@ -80,7 +81,7 @@ class Play(ConsumerVerbs):
         self.state = self._new_state()
 
     def _new_state(self) -> GroupState:
-        return GroupState(self.config, lambda: str(next(self._ids)), lambda: self.image)
+        return GroupState(self.config, lambda: str(next(self._ids)), LatestImage(self.image))
 
     # -- events
 

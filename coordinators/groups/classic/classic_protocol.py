@@ -10,9 +10,10 @@ members, ("sync", group) when it stops waiting for their SyncGroup.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from pylogd.config.values import Values
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, Member, Protocols, State
 from pylogd.coordinators.groups.group import CLASSIC, UNKNOWN_MEMBER
 from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects, WriteRefused
@@ -44,7 +45,7 @@ class Caller(NamedTuple):
 class ClassicProtocol:
     """`groups` is shared with the other protocols; `new_id()` makes the random part of a member id."""
 
-    def __init__(self, groups: dict[str, Any], config: Mapping[str, Any], new_id: Callable[[], str]) -> None:
+    def __init__(self, groups: dict[str, Any], config: Values, new_id: Callable[[], str]) -> None:
         self.groups = groups
         self.config = config
         self._new_id = new_id

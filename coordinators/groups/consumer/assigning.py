@@ -61,7 +61,7 @@ class Assigning:
             self.update(effects, group)
 
     def _spec(self, group: ConsumerGroup) -> GroupSpec:
-        image = self._protocol.image()
+        image = self._protocol.metadata.image
         known: dict[tuple[Any, Any], tuple[tuple[bytes, ...], int]] = {}
         members = {}
         partitions: dict[bytes, int] = {}

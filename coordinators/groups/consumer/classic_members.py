@@ -113,7 +113,7 @@ class ClassicMembers:
         return taking_place(existing, member_id), existing
 
     def _owned(self, subscription: Any) -> Reported:
-        topics = self._protocol.image().topics
+        topics = self._protocol.metadata.image.topics
         return {
             topics[each.topic].id: list(each.partitions)
             for each in subscription.owned_partitions
@@ -136,7 +136,7 @@ class ClassicMembers:
             return
         effects.cancel(("resync", group.group_id, member.member_id))
         self._protocol.expect_heartbeat(effects, group.group_id, member)
-        topics = self._protocol.image().topics_by_id
+        topics = self._protocol.metadata.image.topics_by_id
         named = {
             topics[topic_id].name: sorted(owned) for topic_id, owned in member.assigned.items() if topic_id in topics
         }

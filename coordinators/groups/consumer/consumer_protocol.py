@@ -14,6 +14,7 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pylogd.config.values import Values
 from pylogd.coordinators.groups.consumer.assigning import Assigning
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.group_replay import replay
@@ -46,13 +47,13 @@ if TYPE_CHECKING:
     from pylogd.coordinators.shard.effects import Effects
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
+    from pylogd.metadata.latest import LatestImage
 
 logger = logging.getLogger(__name__)
 
 
 class ConsumerProtocol:
-    """`groups` is shared with the other protocols, `image()` is the cluster's metadata, `new_id()` makes a member
-    id."""
+    """`groups` is shared with the other protocols, `new_id()` makes a member id."""
 
     classes: Mapping[int, Any] = {
         3: (records.ConsumerGroupMetadataKey, records.ConsumerGroupMetadataValue),
@@ -68,16 +69,16 @@ class ConsumerProtocol:
         self,
         groups: dict[str, Any],
         classic: ClassicProtocol,
-        config: Mapping[str, Any],
-        image: Callable[[], ClusterImage],
+        config: Values,
+        metadata: LatestImage,
         new_id: Callable[[], str],
     ) -> None:
         self.groups = groups
         self.classic = classic
         self.config = config
-        self.image = image
+        self.metadata = metadata
         self.new_id = new_id
-        self.settings = Settings(config, image)
+        self.settings = Settings(config, metadata)
         self.hashes = TopicHashes()
         self.assignment = Assigning(self)
         self.patterns = Patterns(self)
@@ -95,7 +96,7 @@ class ConsumerProtocol:
 
     def loaded(self, effects: Effects, group: ConsumerGroup) -> None:
         """Members get a whole session to show that they are alive."""
-        self.patterns.new_topics_at = max(self.patterns.new_topics_at, self.image().offset)
+        self.patterns.new_topics_at = max(self.patterns.new_topics_at, self.metadata.image.offset)
         for member in tuple(group.members.values()):
             self.expect_heartbeat(effects, group.group_id, member)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
@@ -309,7 +310,7 @@ class ConsumerProtocol:
         effects.write(*new.assignment_record(group.group_id))
 
     def _update_metadata(self, effects: Effects, group: ConsumerGroup, bump: bool) -> None:
-        hash_ = self.hashes.of_group(self.image(), group.subscribed)
+        hash_ = self.hashes.of_group(self.metadata.image, group.subscribed)
         if bump or hash_ != group.metadata_hash:
             self.bump(effects, group, hash_)
         group.refreshed(effects.now_ms)
@@ -333,7 +334,7 @@ class ConsumerProtocol:
         if not subscription_changed and member.is_reconciled_to(epoch):
             return member
         target = group.target.get(member.member_id, {})
-        subscribed = subscribed_ids(self.image(), group.topics_of(member))
+        subscribed = subscribed_ids(self.metadata.image, group.topics_of(member))
         updated = reconcile(member, epoch, target, subscribed, subscription_changed, group.has_owner, owned)
         if updated != member:
             # Timers first: a member that gave up what it had to is not fenced because nobody can write that down now.
@@ -380,7 +381,7 @@ class ConsumerProtocol:
             self._remove(effects, group.group_id, member_id)
         for regex in orphaned:
             effects.write(records.ConsumerGroupRegularExpressionKey(group.group_id, regex), None)
-        self.bump(effects, group, self.hashes.of_group(self.image(), group.subscribed))
+        self.bump(effects, group, self.hashes.of_group(self.metadata.image, group.subscribed))
         for member_id in gone:
             group.cancel_timers(effects, member_id)
         if group.members and group.classic_count == len(group.members):

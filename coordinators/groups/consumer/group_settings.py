@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from pylogd.metadata.image import ClusterImage
+    from pylogd.config.values import Values
+    from pylogd.metadata.latest import LatestImage
 
 _GROUP_RESOURCE = 32
 
@@ -35,12 +35,12 @@ ASSIGNMENT_INTERVAL_MS = _Setting(
 
 
 class Settings:
-    def __init__(self, config: Mapping[str, Any], image: Callable[[], ClusterImage]) -> None:
+    def __init__(self, config: Values, metadata: LatestImage) -> None:
         self._config = config
-        self._image = image
+        self._metadata = metadata
 
     def of_group(self, group_id: str, setting: _Setting) -> int:
-        own = self._image().config(_GROUP_RESOURCE, group_id).get(setting.name)
+        own = self._metadata.image.config(_GROUP_RESOURCE, group_id).get(setting.name)
         if own is None:
             value: int = self._config[f"group.{setting.name}"]
             return value

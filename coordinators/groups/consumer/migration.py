@@ -72,7 +72,7 @@ class Migration:
                     "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
                     "default assignor before re-attempting the upgrade",
                 )
-            topics = self._protocol.image().topics
+            topics = self._protocol.metadata.image.topics
             for each in assignment.assigned_partitions:
                 if each.topic in topics:
                     owned[topics[each.topic].id] = dict.fromkeys(each.partitions, group.generation)
@@ -103,7 +103,7 @@ class Migration:
         members = tuple(upgraded.members.values())
         for member in members:
             effects.write(*member.subscription_record(group_id))
-        hash_ = self._protocol.hashes.of_group(self._protocol.image(), upgraded.subscribed)
+        hash_ = self._protocol.hashes.of_group(self._protocol.metadata.image, upgraded.subscribed)
         effects.write(
             records.ConsumerGroupMetadataKey(group_id),
             records.ConsumerGroupMetadataValue(epoch=upgraded.epoch, metadata_hash=hash_),
@@ -179,7 +179,7 @@ class Migration:
                 )
             )
         classic.protocol = classic.select_protocol()
-        topics = self._protocol.image().topics_by_id
+        topics = self._protocol.metadata.image.topics_by_id
         assignments = {}
         for each in classic.members.values():
             version = subscription_version(each.metadata(classic.protocol))

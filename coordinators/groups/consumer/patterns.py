@@ -48,7 +48,7 @@ class Patterns:
         if group is None or group.kind != CONSUMER:
             return
         group.regex_refresh_pending = False
-        image = self._protocol.image()
+        image = self._protocol.metadata.image
         bump = False
         for regex in tuple(group.regexes):
             topics = matching(regex, image.topics)

@@ -104,7 +104,7 @@ def test_the_group_decides_every_time(node: DataNode, short: list[bool]) -> None
     with node.client() as client:
         request = commit(node, ("orders", 0, 1))
         assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
-        state = node.groups.runtime.shards[0].state
+        state = node.groups.shards.by_partition[0].state
         group = state.groups[GROUP]
         empty = group.state
         node.call(setattr, group, "state", type(empty).STABLE)
@@ -146,7 +146,7 @@ def test_a_commit_that_is_not_replicated_in_time(node: DataNode, short: list[boo
     with node.client() as client:
         request = commit(node, ("orders", 0, 1))
         assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
-        node.groups.runtime.shards[0].commit_timeout_ms = 1
+        node.groups.shards.by_partition[0].commit_timeout_ms = 1
         partition = node.partition("__consumer_offsets")
         node.call(partition.become_leader, 0, (1, 2), (1, 2), 1)
         assert codes(client.ask(request, 9)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
@@ -160,7 +160,7 @@ def test_a_commit_that_no_batch_can_hold_is_refused_alone(node: DataNode, short:
         protocols = [join_group.JoinGroupRequestProtocol("range", b"")]
         other.send(join_group.JoinGroupRequest("others", 10_000, 10_000, protocol_type="c", protocols=protocols), 3)
         assert codes(client.ask(commit(node, ("orders", 0, 1)), 9)) == [ErrorCode.NONE]
-        shard = node.groups.runtime.shards[0]
+        shard = node.groups.shards.by_partition[0]
         state = shard.state
         assert codes(client.ask(large, 9)) == [ErrorCode.UNKNOWN_SERVER_ERROR] * 300
         # One like many before it is refused the same way when the limit has become lower.

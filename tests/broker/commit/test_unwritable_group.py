@@ -28,7 +28,7 @@ def lose_a_replica(node: DataNode) -> None:
 
 def take_timer(node: DataNode, *name: str) -> bool:
     """Was this timer set? It no longer is."""
-    timers = node.groups.runtime.shards[0].timers
+    timers = node.groups.shards.by_partition[0].timers
     was_set = name in timers
     node.call(timers.cancel, name)
     return was_set

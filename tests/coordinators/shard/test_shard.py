@@ -1,4 +1,4 @@
-"""The runtime: speculative state and committed replies, on a real log and a real partition."""
+"""Shards: speculative state and committed replies, on a real log and a real partition."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 from pylogd.coordinators.shard.effects import Effects, Reply
+from pylogd.coordinators.shard.marker import Marker
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord
 from pylogd.coordinators.shard.shard import Shard
-from pylogd.coordinators.shard.shards import CoordinatorRuntime
+from pylogd.coordinators.shard.shards import Shards
 from pylogd.metadata.delta import ImageDelta
 from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.registrations import Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import group_records as records
@@ -82,31 +84,22 @@ class World:
         loop = asyncio.get_running_loop()
         self.log: Log = new_log(directory)
         self.replicas = Replicas(1, loop)
-        self.partition: Partition = self.replicas.add("numbers", 0, TOPIC_ID, self.log)
         image = ClusterImage()
         image.topics["numbers"] = image.topics_by_id[TOPIC_ID] = Topic("numbers", TOPIC_ID)
-        self.node = SimpleNamespace(
-            loop=loop,
-            clock=Clock(),
-            workers=InlineWorkers(loop),
-            replicas=self.replicas,
-            publisher=SimpleNamespace(listeners=[]),
-            image=image,
+        host: Any = SimpleNamespace(loop=loop, clock=Clock(), workers=InlineWorkers(loop))
+        self.shards: Shards[Numbers] = Shards(
+            host, LatestImage(image), self.replicas, "numbers", lambda shard: Numbers(), **options
         )
-        self.runtime = CoordinatorRuntime(self.node, "numbers", lambda shard: Numbers(), **options)
+        self.partition: Partition = self.replicas.add("numbers", 0, TOPIC_ID, self.log)
 
-    async def lead(self, *isr: int, epoch: int = 1) -> Shard:
+    async def lead(self, *isr: int, epoch: int = 1) -> Shard[Numbers]:
         self.partition.become_leader(epoch, isr or (1,), isr or (1,))
-        delta = ImageDelta()
-        delta.partition(TOPIC_ID, 0)
-        for listener in self.node.publisher.listeners:
-            listener(delta, self.node.image)
         return await self.active()
 
-    async def active(self) -> Shard:
+    async def active(self) -> Shard[Numbers]:
         while True:
             try:
-                return self.runtime.shard(0)
+                return self.shards.ready(0)
             except KafkaError as refusal:
                 if refusal.code is not ErrorCode.COORDINATOR_LOAD_IN_PROGRESS:
                     raise
@@ -114,14 +107,14 @@ class World:
 
     def ask(self, event: Callable[[Reply], Any], **options: Any) -> Reply:
         reply = Reply(lambda code, message: code.name)
-        self.runtime.shard(0).submit(event(reply), reply, **options)
+        self.shards.ready(0).submit(event(reply), reply, **options)
         return reply
 
     def set(self, name: str, value: int, **options: Any) -> Reply:
         return self.ask(lambda reply: set_(name, value, reply), **options)
 
     def get(self, name: str) -> Reply:
-        state = self.runtime.shard(0).state
+        state = self.shards.ready(0).state
         return self.ask(lambda reply: lambda effects: effects.answer(reply, state.values.get(name)), writes=False)
 
     def fetched(self, offset: int, replica: int = 2) -> None:
@@ -176,7 +169,7 @@ async def test_events_of_one_turn_share_a_batch(directory: Path) -> None:
 
 
 class Setting:
-    """An event that comes in crowds: it sets a name to what it is given."""
+    """An event that many requests share: it sets a name to what it is given."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -187,22 +180,22 @@ class Setting:
         set_(self.name, given, reply)(effects)
 
 
-def crowd(world: World, *given: int) -> list[Reply]:
+def repeated(world: World, *given: int) -> list[Reply]:
     event = Setting("a")
     replies = [Reply(lambda code, message: code.name) for _ in given]
     for number, reply in zip(given, replies, strict=True):
-        world.runtime.shard(0).submit_soon(event, number, reply)
+        world.shards.ready(0).submit_repeated(event, number, reply)
     return replies
 
 
 @play
-async def test_a_crowd_of_events_shares_a_batch_and_each_has_its_answer(directory: Path) -> None:
+async def test_repeated_events_share_a_batch_and_each_has_its_answer(directory: Path) -> None:
     world = World(directory)
     shard = await world.lead(1, 2)
-    replies = crowd(world, 1, -1, 2)
+    replies = repeated(world, 1, -1, 2)
     # Whatever comes next sees what they did.
     read = world.get("a")
-    more = crowd(world, 3)
+    more = repeated(world, 3)
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert shard.state.places == {"a": 2}
@@ -215,15 +208,15 @@ async def test_a_crowd_of_events_shares_a_batch_and_each_has_its_answer(director
 
 
 @play
-async def test_a_crowd_is_refused_with_everything_else(directory: Path) -> None:
+async def test_repeated_events_are_refused_with_everything_else(directory: Path) -> None:
     world = World(directory, reload_pause_ms=1)
     await world.lead(1, 2)
     world.log.config.min_insync_replicas = 2
     world.partition.become_leader(1, (1,), (1, 2), 1)
-    refused = crowd(world, 1, 2)
+    refused = repeated(world, 1, 2)
     assert [await settled(reply) for reply in refused] == ["COORDINATOR_NOT_AVAILABLE"] * 2
     await world.lead(1, 2, epoch=2)
-    lost = crowd(world, 1)
+    lost = repeated(world, 1)
     world.partition.become_follower(3, 2)
     assert await settled(lost[0]) == "NOT_COORDINATOR"
 
@@ -232,7 +225,7 @@ async def test_a_crowd_is_refused_with_everything_else(directory: Path) -> None:
 async def test_what_comes_behind_an_append_that_fails_leaves_nothing(directory: Path) -> None:
     world = World(directory, reload_pause_ms=1)
     await world.lead()
-    first = [world.set("a", 1), *crowd(world, 2)]
+    first = [world.set("a", 1), *repeated(world, 2)]
     world.log.offline = True
     behind = world.set("a", 3, producer=(7, 0))
     assert [reply.response for reply in (*first, behind)] == ["NOT_COORDINATOR"] * 3
@@ -243,7 +236,7 @@ async def test_what_comes_behind_an_append_that_fails_leaves_nothing(directory: 
 
 
 @play
-async def test_lost_leadership_refuses_what_is_owed(directory: Path) -> None:
+async def test_lost_leadership_refuses_what_is_not_answered(directory: Path) -> None:
     world = World(directory)
     shard = await world.lead(1, 2)
     fired: list[str] = []
@@ -253,7 +246,7 @@ async def test_lost_leadership_refuses_what_is_owed(directory: Path) -> None:
     world.partition.become_follower(2, 2, (1, 2), (1, 2))
     assert (written.response, parked.response) == ("NOT_COORDINATOR", "NOT_COORDINATOR")
     with pytest.raises(KafkaError) as refusal:
-        world.runtime.shard(0)
+        world.shards.ready(0)
     assert refusal.value.code is ErrorCode.NOT_COORDINATOR
     with pytest.raises(KafkaError):
         shard.submit(set_("a", 2))
@@ -295,7 +288,7 @@ async def test_the_same_leader_in_a_new_epoch_keeps_its_state(directory: Path) -
     written = world.set("a", 1)
     await asyncio.sleep(0)
     world.partition.become_leader(2, (1, 2), (1, 2))
-    assert world.runtime.shard(0) is shard
+    assert world.shards.ready(0) is shard
     assert not written.resolved
     world.fetched(1)
     assert written.response == "a is 1"
@@ -326,7 +319,7 @@ async def test_an_event_that_breaks_rebuilds_the_state(directory: Path) -> None:
         set_("a", 1)(effects)
         raise ZeroDivisionError
 
-    bystanders = [world.ask(lambda reply: lambda effects: None), world.set("b", 1), *crowd(world, 2)]
+    bystanders = [world.ask(lambda reply: lambda effects: None), world.set("b", 1), *repeated(world, 2)]
     logging.disable(logging.CRITICAL)
     try:
         assert world.ask(lambda reply: breaks).response == "UNKNOWN_SERVER_ERROR"
@@ -349,7 +342,7 @@ async def test_a_refusal_changes_nothing(directory: Path) -> None:
         raise KafkaError(ErrorCode.FENCED_INSTANCE_ID)
 
     assert world.ask(lambda reply: refuses).response == "FENCED_INSTANCE_ID"
-    assert world.runtime.shard(0).active
+    assert world.shards.ready(0).active
 
 
 @play
@@ -394,7 +387,7 @@ async def test_records_of_a_transaction_have_a_batch_of_their_own(directory: Pat
     assert (plain.producer_id, plain.is_transactional) == (-1, False)
     assert (transactional.producer_id, transactional.producer_epoch, transactional.is_transactional) == (7, 3, True)
     reply = Reply(lambda code, message: code.name)
-    shard.end_transaction(reply, "ended", producer_id=7, producer_epoch=3, coordinator_epoch=0, committed=True)
+    shard.end_transaction(Marker(7, 3, coordinator_epoch=0, commit=True), reply, "ended")
     assert await settled(reply) == "ended"
     assert shard.state.values == {"a": 2}
     world.partition.become_follower(2, 2)
@@ -413,7 +406,7 @@ async def test_a_record_that_no_batch_can_hold_is_refused(directory: Path) -> No
         return lambda effects: effects.write(records.OffsetCommitKey(group="a"), value, 4)
 
     assert world.ask(large).response == "UNKNOWN_SERVER_ERROR"
-    assert world.runtime.shard(0).active
+    assert world.shards.ready(0).active
     for number in range(100):
         world.set("a", number)
     assert await settled(world.get("a")) == 99

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.coordinators.transactions import markers as subject
+from pylogd.coordinators.transactions.markers import Markers
 from pylogd.coordinators.transactions.transaction import Transaction, TxnState
 from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.errors import ErrorCode
@@ -48,7 +48,7 @@ class Loop:
 
 
 class Peers:
-    def __init__(self, node: Any, purpose: str) -> None:
+    def __init__(self) -> None:
         self.asked: list[tuple[int, Any, Any]] = []
 
     def send(self, broker_id: int, request: Any, handler: Any) -> None:
@@ -61,26 +61,20 @@ class Peers:
 class Stage:
     """A coordinator on broker 1 and topics t (led here) and u (led elsewhere)."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self) -> None:
         self.appended: list[tuple[str, int, Any, Any]] = []
-        monkeypatch.setattr(subject, "Peers", Peers)
-        monkeypatch.setattr(
-            subject,
-            "append_marker",
-            lambda node, topic, index, marker, done: self.appended.append((topic, index, marker, done)),
-        )
+        local: Any = SimpleNamespace(append=lambda *marker: self.appended.append(marker))
         self.loop = Loop()
         self.topics: dict[str, Topic] = {}
         self.lead("t", ME)
         self.lead("u", 2)
-        node = SimpleNamespace(
-            broker_id=ME, loop=self.loop, image=SimpleNamespace(topic=lambda name: self.topics.get(name))
-        )
+        host: Any = SimpleNamespace(broker_id=ME, loop=self.loop)
+        metadata: Any = SimpleNamespace(image=SimpleNamespace(topic=lambda name: self.topics.get(name)))
         self.completed: list[tuple[str, int, int]] = []
         state = SimpleNamespace(complete=lambda effects, *identity: self.completed.append(identity))
         self.shard = SimpleNamespace(active=True, state=state, epoch=5, run=lambda name, event: event(None))
-        self.markers = subject.Markers(node)
-        self.peers: Any = self.markers._peers
+        self.peers: Any = Peers()
+        self.markers = Markers(host, metadata, local, self.peers)
 
     def lead(self, topic: str, leader: int) -> None:
         made = Topic(topic, topic.encode().ljust(16, b"\0"))
@@ -114,8 +108,8 @@ class Stage:
 
 
 @pytest.fixture
-def stage(monkeypatch: pytest.MonkeyPatch) -> Stage:
-    return Stage(monkeypatch)
+def stage() -> Stage:
+    return Stage()
 
 
 def test_here_and_elsewhere(stage: Stage) -> None:
