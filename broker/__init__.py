@@ -1,1 +1,1 @@
-"""The daemon: server, connections, dispatch, one handler file per API, entry point."""
+"""A node of the cluster: it serves clients, hosts replicas and coordinators, and follows the cluster's metadata."""

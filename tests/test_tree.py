@@ -10,23 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.paths import CHECKOUT
-
-PACKAGES = [
-    "api",
-    "protocol",
-    "runtime",
-    "config",
-    "metadata",
-    "rpc",
-    "storage",
-    "replication",
-    "controller",
-    "coordinators",
-    "broker",
-    "audit",
-    "cli",
-    "spark_connector",
-]
+from support.sources import PACKAGES
 
 
 def settings() -> dict:  # type: ignore[type-arg]

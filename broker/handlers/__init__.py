@@ -1,7 +1,7 @@
-"""What this broker serves: one row per API, one module per row. The table is the compatibility matrix; ApiVersions
-advertises it, dispatch enforces it.
+"""What this broker serves: one row per API, one module per row.
 
-Each module opens with what every version of its API added, and has
+The table is the compatibility matrix; ApiVersions advertises it, dispatch enforces it. Each module
+opens with what every version of its API added, and has
 
     def handle(ctx: RequestContext, request) -> response | Deferred | Awaitable[response] | None
 
