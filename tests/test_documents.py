@@ -1,4 +1,4 @@
-"""The documents about the code: every file, function and module that one of them names exists.
+"""What is written about the code is true: every file, function and module that a document or a comment names exists.
 
 Names stand between backticks: a file or folder (`storage/log/reading.py`, `broker/gate/`), a definition in a file
 (`storage/log/reading.py: Reading.read`), or a module (`pylogd.storage.log.reading`). The code is parsed, not imported.
@@ -19,6 +19,7 @@ FLOWS = 7
 FENCE = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"`([^`\n]+)`")
 PLACE = re.compile(r"^[\w.-]+(?:/[\w.-]+)*/?$")
+FILE_NAME = re.compile(r"^[\w/]+\.py$")
 DEFINITION = re.compile(r"^([\w./-]+\.py): ([A-Za-z_][\w.]*)$")
 MODULE = re.compile(r"^pylogd(?:\.[a-z_][a-z0-9_]*)+(?:\.[A-Z]\w*)?$")
 #: A step of a flow: its number, and then where it happens.
@@ -29,6 +30,7 @@ MOVE = re.compile(r"^\| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 #: A row of the table of names that left their file: the names, the old file, the new one.
 NAMES_MOVED = re.compile(r"^\| (`[^|]+`) \| `([^`]+)` \| `([^`]+)` \|$", re.MULTILINE)
 TOP_LEVEL = {path.name for path in CHECKOUT.iterdir()}
+PACKAGES = sorted(path.parent.name for path in CHECKOUT.glob("*/__init__.py") if path.parent.name != "bench")
 
 
 @cache
@@ -52,8 +54,15 @@ def definitions(path: Path) -> frozenset[str]:
 def _names(node: ast.stmt) -> list[str]:
     if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return [node.name]
+    if isinstance(node, ast.ImportFrom):
+        return [alias.asname or alias.name for alias in node.names]
     targets = node.targets if isinstance(node, ast.Assign) else [node.target] if isinstance(node, ast.AnnAssign) else []
     return [target.id for target in targets if isinstance(target, ast.Name)]
+
+
+def is_module(name: str) -> bool:
+    """Configuration keys of our own begin like modules."""
+    return MODULE.match(name) is not None and name.split(".")[1] in TOP_LEVEL
 
 
 def module_exists(name: str) -> bool:
@@ -64,8 +73,8 @@ def module_exists(name: str) -> bool:
         return True
     if (CHECKOUT / "api" / f"{'/'.join(parts)}.py").is_file():
         return True
-    module = place.parent.with_suffix(".py")
-    return module.is_file() and parts[-1] in definitions(module)
+    modules = (place.parent.with_suffix(".py"), place.parent / "__init__.py")
+    return any(parts[-1] in definitions(module) for module in modules if module.is_file())
 
 
 def problem(span: str) -> str | None:
@@ -76,10 +85,8 @@ def problem(span: str) -> str | None:
         if not path.is_file():
             return f"{span}: no such file"
         return None if defined[2] in definitions(path) else f"{span}: no such definition"
-    if MODULE.match(span):
-        # Configuration keys of our own begin like modules.
-        is_code = span.split(".")[1] in TOP_LEVEL
-        return None if not is_code or module_exists(span) else f"{span}: no such module"
+    if is_module(span):
+        return None if module_exists(span) else f"{span}: no such module"
     if PLACE.match(span) and ("/" in span or span.endswith(".py")):
         if span.split("/")[0] not in TOP_LEVEL and not span.endswith(".py"):
             return None
@@ -110,6 +117,19 @@ def test_every_step_of_a_flow_names_its_place() -> None:
         steps, placed = STEP.findall(flow), STEP_WITH_PLACE.findall(flow)
         assert steps, flow.splitlines()[0]
         assert len(steps) == len(placed), flow.splitlines()[0]
+
+
+def test_comments_name_what_exists() -> None:
+    """A comment may leave out the beginning of a path: `raft/output.py`."""
+    sources = [path for folder in PACKAGES for path in (CHECKOUT / folder).rglob("*.py")]
+    parts = [path.relative_to(CHECKOUT).parts for path in sources]
+    known = {"/".join(path[start:]) for path in parts for start in range(len(path))}
+    found = []
+    for path in sources:
+        for span in CODE.findall(path.read_text()):
+            if (FILE_NAME.match(span) and span not in known) or (is_module(span) and not module_exists(span)):
+                found.append(f"{path.relative_to(CHECKOUT)}: {span}")
+    assert not found
 
 
 def test_moves_lead_to_modules_that_exist() -> None:
