@@ -24,7 +24,7 @@ from pylogd.broker.cluster.controller_assembly import (
     build_driver,
     controller_endpoints,
 )
-from pylogd.broker.cluster.controller_channel import LocalChannel, RoutedChannel
+from pylogd.rpc.controller_channel import LocalChannel, RoutedChannel
 from pylogd.broker.cluster.formatting import Directories, Formatter
 from pylogd.broker.cluster.producer_ids import ProducerIds
 from pylogd.broker.cluster.publisher import MetadataPublisher

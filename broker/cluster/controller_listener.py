@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.cluster import envelope
+from pylogd.rpc import envelope
 from pylogd.broker.handlers import Handler
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey

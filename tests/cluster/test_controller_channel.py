@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker.cluster.controller_channel import RoutedChannel
+from pylogd.rpc.controller_channel import RoutedChannel
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import create_topics, describe_cluster

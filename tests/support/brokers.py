@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from pylogd.broker.admin.topic_creation import TopicCreation
-from pylogd.broker.cluster.controller_channel import LocalChannel
+from pylogd.rpc.controller_channel import LocalChannel
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle
 from pylogd.config.broker import BrokerConfig

@@ -16,7 +16,7 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.cluster import envelope
+from pylogd.rpc import envelope
 from pylogd.controller.service import SERVED, Controller, ControllerContext
 from pylogd.protocol.api import ApiKey, request_class, response_class
 from pylogd.protocol.codec import decode, encode
