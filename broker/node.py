@@ -24,8 +24,8 @@ from pylogd.broker.cluster.controller_assembly import (
     build_driver,
     controller_endpoints,
 )
-from pylogd.rpc.controller_channel import LocalChannel, RoutedChannel
 from pylogd.broker.cluster.formatting import Directories, Formatter
+from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.cluster.producer_ids import ProducerIds
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle, register_controller
@@ -45,6 +45,7 @@ from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.isr import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.rpc.broker_pool import Peers
+from pylogd.rpc.controller_channel import LocalController, RoutedChannel
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.network import Network
@@ -259,7 +260,7 @@ class Node:
         else:
             self._registering = self.loop.create_task(registering)
 
-    def _route(self, find: Callable[[], tuple[str, int] | None], local: LocalChannel | None = None) -> RoutedChannel:
+    def _route(self, find: Callable[[], tuple[str, int] | None], local: LocalController | None = None) -> RoutedChannel:
         """The way to the active controller, which may be in this process."""
         config = self.config
         return RoutedChannel(

@@ -42,6 +42,7 @@ from pylogd.metadata.snapshot import SnapshotContents, SnapshotId, replay_steps
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.failures import error_response
+from pylogd.rpc.caller import Caller
 from pylogd.runtime.clock import Clock
 
 logger = logging.getLogger(__name__)
@@ -98,22 +99,19 @@ QUORUM_APIS = frozenset(
 STANDBY_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER})
 
 
+#: A broker that asks the controller of its own process.
+NOBODY = Caller()
+
+
 class ControllerContext:
-    """Who asks, as far as the controller cares. A request that a broker passes on for a client is `forwarded`;
-    `connection` stands for what carried it, if the end of that would mean something."""
+    """Who asks. A request that a broker passes on for a client is `forwarded`, and the caller is the client;
+    `connection` stands for what carried the request, if the end of that would mean something."""
 
-    __slots__ = ("client_id", "connection", "forwarded", "listener")
+    __slots__ = ("caller", "connection", "forwarded")
 
-    def __init__(
-        self,
-        client_id: str | None = None,
-        forwarded: bool = False,
-        listener: str = "",
-        connection: Hashable | None = None,
-    ) -> None:
-        self.client_id = client_id
+    def __init__(self, caller: Caller = NOBODY, *, forwarded: bool = False, connection: Hashable | None = None) -> None:
+        self.caller = caller
         self.forwarded = forwarded
-        self.listener = listener
         self.connection = connection
 
 
@@ -201,7 +199,9 @@ class Controller:
             ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_ids.allocate_producer_ids(self.state, r),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda r, v, c: directories.assign_replicas_to_dirs(self.state, r),
             ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, r, v),
-            ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(self.driver, self.state, r, v, c.listener),
+            ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(
+                self.driver, self.state, r, v, c.caller.listener
+            ),
         }
 
     # -- life
@@ -422,7 +422,7 @@ class Controller:
         try:
             key = ApiKey(request.API_KEY)
             if key in QUORUM_APIS:
-                return await self.driver.handle(request, version, context.listener)
+                return await self.driver.handle(request, version, context.caller.listener)
             if key in STANDBY_APIS and not self.active:
                 return self._handlers[key](request, version, context).response
             if not self.active:

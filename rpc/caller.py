@@ -15,3 +15,5 @@ class Caller(NamedTuple):
     host: str = ""
     #: The name of the listener it came in on.
     listener: str = ""
+    #: Whether it proved who it is with a delegation token.
+    token_authenticated: bool = False

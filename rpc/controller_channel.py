@@ -1,12 +1,10 @@
-"""How the broker talks to the controller: wire messages, even when both live in one process.
+"""The way to the active controller, on whatever node it is.
 
-Broker and controller share no objects, so that the controller can move to another loop, process or host. The channel
-inside one process encodes a request, decodes it on the other side, and does the same with the response; the stream of
-committed metadata crosses as the bytes of its batches. When the active controller is on another node the same messages
-cross the network; a client's request travels in an Envelope then.
+Broker and controller share no objects and talk in wire messages, even when both live in one process. When the active
+controller is on another node the same messages cross the network; a client's request travels in an Envelope then.
 
-A channel does not fail: what goes wrong on the way is tried again with whoever is the active controller by then, and in
-the end becomes an error in the response.
+The channel does not fail: what goes wrong on the way is tried again with whoever is the active controller by then, and
+in the end becomes an error in the response.
 """
 
 from __future__ import annotations
@@ -14,20 +12,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
-from pylogd.rpc import envelope
-from pylogd.controller.service import SERVED, Controller, ControllerContext
-from pylogd.protocol.api import ApiKey, request_class, response_class
-from pylogd.protocol.codec import decode, encode
+from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.failures import error_response
+from pylogd.rpc import envelope
+from pylogd.rpc.caller import Caller
 from pylogd.rpc.peer import Peer, PeerError
-
-if TYPE_CHECKING:
-    from pylogd.broker.network.context import RequestContext
-    from pylogd.controller.stream import MetadataSubscriber
-    from pylogd.runtime.network import Network
+from pylogd.runtime.network import Network
 
 logger = logging.getLogger(__name__)
 
@@ -47,39 +40,15 @@ _LANES = {
 }
 
 
-class LocalChannel:
-    """The channel to the controller of this process."""
-
-    __slots__ = ("_controller",)
-
-    def __init__(self, controller: Controller) -> None:
-        self._controller = controller
+class LocalController(Protocol):
+    """The controller of this process, as one asks it."""
 
     @property
-    def active(self) -> bool:
-        return self._controller.active
+    def active(self) -> bool: ...
 
-    async def send(self, request: Any, version: int | None = None, context: ControllerContext | None = None) -> Any:
-        """The controller's response. Errors are in it."""
-        key = ApiKey(request.API_KEY)
-        if version is None:
-            version = SERVED[key][1]
-        arrived, _ = decode(request_class(key), version, encode(request, version))
-        response = await self._controller.handle(arrived, version, context or ControllerContext())
-        answered, _ = decode(response_class(key), version, encode(response, version))
-        return answered
+    async def send(self, request: Any, version: int | None = None) -> Any: ...
 
-    async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
-        """Passes a client's request on and returns the controller's answer at the same version."""
-        context = ControllerContext(ctx.caller.client_id, forwarded=True, listener=ctx.caller.listener)
-        return await self.send(request, version, context)
-
-    def subscribe(self, subscriber: MetadataSubscriber) -> None:
-        """Hands `subscriber` the committed metadata, from the latest snapshot on."""
-        self._controller.driver.subscribe(subscriber)
-
-    def close(self) -> None:
-        """Nothing is held."""
+    async def forward(self, request: Any, version: int, caller: Caller, correlation_id: int = 0) -> Any: ...
 
 
 class RoutedChannel:
@@ -94,7 +63,7 @@ class RoutedChannel:
         *,
         find: Callable[[], Address | None],
         bootstrap: Sequence[Address],
-        local: LocalChannel | None = None,
+        local: LocalController | None = None,
         client_id: str = "",
         timeout_s: float = 30.0,
         heartbeat_timeout_s: float = 2.0,
@@ -110,42 +79,37 @@ class RoutedChannel:
         self._turn = 0
         self._closed = False
 
-    async def send(self, request: Any, version: int | None = None, context: ControllerContext | None = None) -> Any:
-        """The active controller's response; an error response when none was found in time."""
+    async def send(self, request: Any, version: int | None = None) -> Any:
+        """A request of this broker itself: the active controller's response; an error response when none was found in
+        time."""
 
         async def ask(peer: Peer, timeout_s: float) -> Any:
             return await peer.request(request, version=version, timeout_s=timeout_s)
 
-        async def ask_here(local: LocalChannel) -> Any:
-            return await local.send(request, version, context)
+        async def ask_here(local: LocalController) -> Any:
+            return await local.send(request, version)
 
         key = ApiKey(request.API_KEY)
-        newest = SERVED[key][1] if version is None else version
+        newest = APIS[key].last if version is None else version
         return await self._ask(_LANES.get(key, "forwarding"), request, newest, ask, ask_here)
 
-    async def forward(self, ctx: RequestContext, api_key: ApiKey, version: int, request: Any) -> Any:
+    async def forward(self, request: Any, version: int, caller: Caller, correlation_id: int = 0) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
+        key = ApiKey(request.API_KEY)
 
         async def ask(peer: Peer, timeout_s: float) -> Any:
-            wrapped = envelope.wrap(
-                request,
-                version,
-                client_id=ctx.caller.client_id,
-                correlation_id=ctx.correlation_id,
-                principal=ctx.caller.principal,
-                host=ctx.caller.host,
-            )
+            wrapped = envelope.wrap(request, version, caller, correlation_id)
             answer = await peer.request(wrapped, timeout_s=timeout_s)
             code = ErrorCode(answer.error_code)
             if code is ErrorCode.NONE:
-                return envelope.unwrap_response(answer, api_key, version)
+                return envelope.unwrap_response(answer, key, version)
             if code is ErrorCode.NOT_CONTROLLER:
                 return answer
-            logger.warning("the controller refused a forwarded %s: %s", api_key.name, code.name)
+            logger.warning("the controller refused a forwarded %s: %s", key.name, code.name)
             return error_response(request, version, ErrorCode.UNKNOWN_SERVER_ERROR, None)
 
-        async def ask_here(local: LocalChannel) -> Any:
-            return await local.forward(ctx, api_key, version, request)
+        async def ask_here(local: LocalController) -> Any:
+            return await local.forward(request, version, caller, correlation_id)
 
         return await self._ask("forwarding", request, version, ask, ask_here)
 
@@ -155,7 +119,7 @@ class RoutedChannel:
         request: Any,
         version: int,
         ask: Callable[[Peer, float], Awaitable[Any]],
-        ask_here: Callable[[LocalChannel], Awaitable[Any]],
+        ask_here: Callable[[LocalController], Awaitable[Any]],
     ) -> Any:
         loop = self._network.loop
         deadline = loop.time() + self._timeout_s

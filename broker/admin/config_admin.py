@@ -23,7 +23,6 @@ from pylogd.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
-from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime import log_lines
 
@@ -41,7 +40,6 @@ def _invalid(message: str) -> KafkaError:
 
 async def alter(
     ctx: RequestContext,
-    api_key: ApiKey,
     request: Any,
     check: Callable[[RequestContext, Any, bool], Result | None],
     respond: Callable[[Any, Result], Any],
@@ -52,7 +50,7 @@ async def alter(
     answers: dict[tuple[int, str], Result] = {}
     if remaining:
         onward = type(request)(resources=remaining, validate_only=request.validate_only)
-        response = await ctx.services.channel.forward(ctx, api_key, ctx.version, onward)
+        response = await ctx.services.channel.forward(onward, ctx.version, ctx.caller, ctx.correlation_id)
         for answer in response.responses:
             key = (answer.resource_type, answer.resource_name)
             answers[key] = (answer.error_code, answer.error_message)

@@ -11,9 +11,9 @@ import asyncio
 import logging
 from typing import Any, Final, NamedTuple
 
-from pylogd.controller.service import ControllerContext
 from pylogd.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pylogd.protocol.errors import ErrorCode
+from pylogd.rpc.caller import Caller
 
 logger = logging.getLogger(__name__)
 
@@ -54,25 +54,28 @@ class TopicCreation:
         self._inflight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def create(self, names: list[str], client_id: str | None) -> None:
-        """Asks for topics with valid names that do not exist."""
+    def create(self, names: list[str], caller: Caller | None) -> None:
+        """Asks for topics with valid names that do not exist, for a client or, without one, for this broker itself."""
         wanted = [name for name in names if name not in self._inflight]
         if not wanted:
             return
         self._inflight.update(wanted)
-        task = self._node.loop.create_task(self._create(wanted, client_id))
+        task = self._node.loop.create_task(self._create(wanted, caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    async def _create(self, names: list[str], client_id: str | None) -> None:
+    async def _create(self, names: list[str], caller: Caller | None) -> None:
         from pylogd.protocol.messages import create_topics as m
 
         request = m.CreateTopicsRequest(
             topics=[self._topic(name) for name in names], timeout_ms=self._node.config["request.timeout.ms"]
         )
         try:
-            context = ControllerContext(client_id, forwarded=True)
-            response = await self._node.channel.send(request, None, context)
+            channel = self._node.channel
+            if caller is None:
+                response = await channel.send(request)
+            else:
+                response = await channel.forward(request, request.VERSIONS[1], caller)
             for topic in response.topics:
                 if topic.error_code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
                     logger.warning(

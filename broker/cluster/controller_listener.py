@@ -6,11 +6,11 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pylogd.rpc import envelope
 from pylogd.broker.handlers import Handler
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.rpc import envelope
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
@@ -20,9 +20,7 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     """Requests that come in here are the client's own; what a broker passes on comes in an envelope."""
     if request.API_KEY == ApiKey.ENVELOPE:
         return _handle_envelope(ctx, request)
-    context = ControllerContext(
-        ctx.caller.client_id, forwarded=False, listener=ctx.caller.listener, connection=ctx.connection
-    )
+    context = ControllerContext(ctx.caller, forwarded=False, connection=ctx.connection)
     answer: Awaitable[Any] = ctx.services.controller.handle(request, ctx.version, context)
     return answer
 
@@ -34,15 +32,15 @@ async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
     if not controller.active:
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     try:
-        inner, version, correlation_id, client_id = envelope.unwrap(request, SERVED)
+        forwarded = envelope.unwrap(request, SERVED, ctx.caller.listener)
     except KafkaError as refusal:
         return EnvelopeResponse(error_code=int(refusal.code))
-    context = ControllerContext(client_id, forwarded=True, listener=ctx.caller.listener)
-    answer = await controller.handle(inner, version, context)
+    context = ControllerContext(forwarded.caller, forwarded=True)
+    answer = await controller.handle(forwarded.request, forwarded.version, context)
     if not controller.active:
         # Whether it was done is not known here; the next controller tells.
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-    return envelope.wrap_response(answer, version, correlation_id)
+    return envelope.wrap_response(answer, forwarded.version, forwarded.correlation_id)
 
 
 class ControllerHandler(Handler):

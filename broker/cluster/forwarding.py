@@ -8,12 +8,10 @@ from __future__ import annotations
 from collections.abc import Awaitable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.protocol.api import ApiKey
-
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
-    answer: Awaitable[Any] = ctx.services.channel.forward(ctx, ApiKey(request.API_KEY), ctx.version, request)
+    answer: Awaitable[Any] = ctx.services.channel.forward(request, ctx.version, ctx.caller, ctx.correlation_id)
     return answer

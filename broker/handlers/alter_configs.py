@@ -10,7 +10,6 @@ from __future__ import annotations
 from pylogd.broker.admin import config_admin
 from pylogd.broker.admin.config_admin import BROKER_RESOURCE, Result
 from pylogd.broker.network.context import RequestContext
-from pylogd.protocol.api import ApiKey
 from pylogd.protocol.messages.alter_configs import (
     AlterConfigsRequest,
     AlterConfigsResource,
@@ -20,7 +19,7 @@ from pylogd.protocol.messages.alter_configs import (
 
 
 async def handle(ctx: RequestContext, request: AlterConfigsRequest) -> AlterConfigsResponse:
-    responses = await config_admin.alter(ctx, ApiKey.ALTER_CONFIGS, request, _check, _response)
+    responses = await config_admin.alter(ctx, request, _check, _response)
     return AlterConfigsResponse(responses=responses)
 
 

@@ -67,7 +67,7 @@ def _find(ctx: RequestContext, key_type: int, key: str) -> Found:
     name = TOPICS[key_type]
     topic = ctx.services.image.topics.get(name)
     if topic is None or not topic.partitions:
-        ctx.services.topic_creation.create([name], ctx.caller.client_id)
+        ctx.services.topic_creation.create([name], None)
         return Found(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     leader = topic.partitions[partition_for(key, len(topic.partitions))].leader
     address = alive_broker_address(ctx, leader)

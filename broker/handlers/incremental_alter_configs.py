@@ -9,7 +9,6 @@ from __future__ import annotations
 from pylogd.broker.admin import config_admin
 from pylogd.broker.admin.config_admin import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, DELETE, DONE, Result
 from pylogd.broker.network.context import RequestContext
-from pylogd.protocol.api import ApiKey
 from pylogd.protocol.messages.incremental_alter_configs import (
     AlterConfigsResource,
     AlterConfigsResourceResponse,
@@ -19,7 +18,7 @@ from pylogd.protocol.messages.incremental_alter_configs import (
 
 
 async def handle(ctx: RequestContext, request: IncrementalAlterConfigsRequest) -> IncrementalAlterConfigsResponse:
-    responses = await config_admin.alter(ctx, ApiKey.INCREMENTAL_ALTER_CONFIGS, request, _check, _response)
+    responses = await config_admin.alter(ctx, request, _check, _response)
     return IncrementalAlterConfigsResponse(responses=responses)
 
 

@@ -115,7 +115,7 @@ def _topics(
             if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 creatable.append(name)
         if creatable and request.allow_auto_topic_creation and ctx.services.config["auto.create.topics.enable"]:
-            ctx.services.topic_creation.create(creatable, ctx.caller.client_id)
+            ctx.services.topic_creation.create(creatable, ctx.caller)
     return found
 
 

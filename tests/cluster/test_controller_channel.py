@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.rpc.controller_channel import RoutedChannel
-from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import create_topics, describe_cluster
 from pylogd.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 from pylogd.rpc.caller import Caller
+from pylogd.rpc.controller_channel import RoutedChannel
 from pylogd.runtime.network import Network
 from pylogd.runtime.workers import Workers
 from support.broker import Pylogd
 from support.daemon import Daemon
 from support.kafka import ApacheKafka
 from support.ports import free_ports
+
+CLIENT = Caller(client_id="a-client", host="127.0.0.1", listener="PLAINTEXT")
 
 
 @pytest.fixture(scope="module", params=[Pylogd, pytest.param(ApacheKafka, marks=pytest.mark.jvm)])
@@ -50,12 +50,6 @@ async def ask(addresses: list[int], work: Any, timeout_s: float = 20.0) -> Any:
         workers.close()
 
 
-def context(version: int) -> Any:
-    """A client's request as a handler sees it."""
-    caller = Caller(client_id="a-client", host="127.0.0.1", listener="PLAINTEXT")
-    return SimpleNamespace(caller=caller, correlation_id=7, version=version)
-
-
 def test_a_clients_request_is_forwarded_in_an_envelope(daemon: Daemon) -> None:
     request = create_topics.CreateTopicsRequest(
         topics=[create_topics.CreatableTopic(name="by-envelope", num_partitions=3, replication_factor=1)],
@@ -63,8 +57,8 @@ def test_a_clients_request_is_forwarded_in_an_envelope(daemon: Daemon) -> None:
     )
 
     async def work(channel: RoutedChannel) -> Any:
-        first = await channel.forward(context(7), ApiKey.CREATE_TOPICS, 7, request)
-        again = await channel.forward(context(5), ApiKey.CREATE_TOPICS, 5, request)
+        first = await channel.forward(request, 7, CLIENT, 7)
+        again = await channel.forward(request, 5, CLIENT, 7)
         return first.topics[0], again.topics[0]
 
     created, refused = asyncio.run(ask([daemon.controller_port], work))

@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from pylogd.broker.admin.topic_creation import TopicCreation
-from pylogd.rpc.controller_channel import LocalChannel
+from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle
 from pylogd.config.broker import BrokerConfig
@@ -84,7 +84,7 @@ class RunningBroker:
             endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
             previous_epoch=min(directory.stopped_broker_epoch for directory in self.logs.directories),
         )
-        self.channel.subscribe(self.publisher)
+        self.driver.subscribe(self.publisher)
         await self.lifecycle.register()
         await self.publisher.reached(self.lifecycle.epoch)
         await self.logs.recover()

@@ -20,6 +20,7 @@ from pylogd.metadata.snapshot import snapshot_batches, write_snapshot
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.messages import api_versions, control_records
+from pylogd.rpc.caller import Caller
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
@@ -71,7 +72,7 @@ class _Peer:
             return
         version = SERVED[ApiKey(request.API_KEY)][1]
         arrived, _ = decode(type(request), version, bytearray(encode(request, version)))
-        context = ControllerContext(listener="CONTROLLER")
+        context = ControllerContext(Caller(listener="CONTROLLER"))
         response = await member.controller.handle(arrived, version, context)
         await asyncio.sleep(0.001)
         if target in quorum.running and not {self._source, target} & quorum.cut_off:

@@ -25,6 +25,7 @@ from pylogd.protocol.messages.describe_configs import (
     DescribeConfigsResult,
 )
 from pylogd.protocol.messages.list_config_resources import ListConfigResourcesRequest
+from pylogd.rpc.caller import Caller
 
 TOPIC, BROKER, LOGGER, METRICS, GROUP = 2, 4, 8, 16, 32
 SET, DELETE, APPEND, SUBTRACT = range(4)
@@ -50,7 +51,7 @@ class Node:
         self.forwarded: list[Any] = []
         self.channel = self
 
-    async def forward(self, ctx: Any, api_key: int, version: int, request: Any) -> Any:
+    async def forward(self, request: Any, version: int, caller: Any, correlation_id: int) -> Any:
         self.forwarded.append(request)
         module = legacy if isinstance(request, legacy.AlterConfigsRequest) else incremental
         answers = [
@@ -70,10 +71,8 @@ class Node:
 
 
 class Context:
-    client_id = "test"
-
-    class connection:
-        listener_name = "PLAINTEXT"
+    caller = Caller(client_id="test", listener="PLAINTEXT")
+    correlation_id = 1
 
     def __init__(self, node: Node, version: int = 4) -> None:
         self.services = node

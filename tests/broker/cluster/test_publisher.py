@@ -15,6 +15,7 @@ from pylogd.protocol.messages import (
     delete_topics,
     incremental_alter_configs,
 )
+from pylogd.rpc.caller import Caller
 from support.brokers import RunningBroker
 
 
@@ -244,7 +245,7 @@ def test_topics_are_created_on_demand_once(tmp_path: Path) -> None:
     async def main() -> None:
         async with RunningBroker(tmp_path, num_partitions="3") as broker:
             for _ in range(5):
-                broker.topic_creation.create(["wanted"], "client")
+                broker.topic_creation.create(["wanted"], Caller(client_id="client"))
             await asyncio.gather(*broker.topic_creation._tasks)
             assert leaders(broker) == {"wanted-0": 0, "wanted-1": 0, "wanted-2": 0}
             assert not broker.topic_creation._inflight
