@@ -68,12 +68,6 @@ class Waiters:
 
     # -- waits for an offset
 
-    def await_ack(self, offset: int, epoch: int, waiter: Waiter, slot: int) -> None:
-        self.wait(self.acks, offset, NEVER_S, waiter, slot)
-
-    def forget(self, waiter: Waiter) -> None:
-        self.abandon(waiter)
-
     def wait(self, queue: deque[Entry], offset: int, deadline_s: float, waiter: Waiter, slot: int) -> None:
         """Tell `waiter` once `queue` is settled up to `offset`, or at the deadline."""
         if queue and queue[-1][0] > offset:

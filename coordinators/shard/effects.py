@@ -14,6 +14,8 @@ from pylogd.runtime.deferred import Deferred
 
 Event = Callable[["Effects"], None]
 Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
+#: A reply, and the response it is given: a `Reply`, or anything else with `resolve`.
+Answer = tuple[Any, Any]
 #: Key, value, the value's version and, where they are known already, the bytes of a record.
 Wanted = tuple[Message, Message | None, int, Encoded | None]
 
@@ -109,7 +111,7 @@ class Effects:
         #: Bytes of key and value of each record, and how many that is.
         self.encoded: list[Encoded] = []
         self.size = 0
-        self.replies: list[tuple[Any, Any]] = []
+        self.replies: list[Answer] = []
         #: name -> (delay, event), or None to cancel
         self.timers: dict[Any, tuple[int, Event] | None] = {}
 

@@ -13,21 +13,19 @@ why; everybody else hears NOT_COORDINATOR, which clients of every API take as: l
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pylogd.coordinators.shard.contract import State
-from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects, Event, Reply, plain_size
+from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, Effects, Event, Reply, plain_size
 from pylogd.coordinators.shard.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.records import PLAIN_OVERHEAD_MAX, append_plain_record
+from pylogd.replication.waiters import NEVER_S
 from pylogd.storage.validation import Origin
 
 if TYPE_CHECKING:
-    from asyncio import TimerHandle
-
     from pylogd.config.host import Host
     from pylogd.coordinators.shard.contract import RepeatedEvent
     from pylogd.coordinators.shard.marker import Marker
@@ -38,6 +36,16 @@ logger = logging.getLogger(__name__)
 
 #: A timer that wants to write while too few replicas are in sync tries again this much later.
 _RETRY_MS = 500
+#: Outcomes of a wait that mean: the high watermark is there. The second adds that the ISR has become too small.
+_COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
+
+
+class _Wait(NamedTuple):
+    """Replies that leave when the high watermark reaches `offset`."""
+
+    offset: int
+    replies: list[Answer]
+    deadline_s: float
 
 
 class Shard(Generic[State]):
@@ -75,14 +83,14 @@ class Shard(Generic[State]):
         self._body = bytearray()
         self._count = 0
         self._base_ms = 0
-        self._replies: list[tuple[Any, Any]] = []
+        self._replies: list[Answer] = []
         self._flush_scheduled = False
         self._call_soon = host.loop.call_soon
         #: Events that run together, before anything else does: (event, given, reply).
         self._repeated: list[tuple[RepeatedEvent, Any, Any]] = []
-        #: (offset the watermark must reach, replies, loop time after which they time out)
-        self._waiting: deque[tuple[int, list[tuple[Any, Any]], float]] = deque()
-        self._expiry: TimerHandle | None = None
+        #: Replies that wait for the high watermark, by the slot of their wait, and the slot of the last.
+        self._waiting: dict[int, _Wait] = {}
+        self._slot = 0
 
     # -- events
 
@@ -302,52 +310,47 @@ class Shard(Generic[State]):
 
     # -- replies
 
-    def _wait_for(self, offset: int, replies: list[tuple[Any, Any]]) -> None:
+    def _wait_for(self, offset: int, replies: list[Answer]) -> None:
         if not replies:
             return
         partition = self.partition
         if partition.log.high_watermark >= offset:
             self._resolve(replies)
             return
-        waiting = self._waiting
-        if waiting and waiting[-1][0] == offset:
-            waiting[-1][1].extend(replies)
+        last = self._waiting.get(self._slot)
+        if last is not None and last.offset == offset and last.deadline_s < NEVER_S:
+            last.replies.extend(replies)
             return
-        loop = self._loop
-        waiting.append((offset, replies, loop.time() + self.commit_timeout_ms / 1000))
-        partition.waiters.await_ack(offset, self.epoch, self, 0)
-        if self._expiry is None:
-            self._expiry = loop.call_later(self.commit_timeout_ms / 1000, self._expire)
+        self._slot += 1
+        deadline_s = self._loop.time() + self.commit_timeout_ms / 1000
+        self._waiting[self._slot] = _Wait(offset, replies, deadline_s)
+        partition.when_committed(offset, self.epoch, deadline_s, self, self._slot)
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:
-        """The watermark moved, or leadership changed; then the partition's listener says what is next."""
-        waiting = self._waiting
-        if not waiting or not self.partition.is_leader:
-            return
-        mark = self.partition.log.high_watermark
-        while waiting and waiting[0][0] <= mark:
-            self._resolve(waiting.popleft()[1])
+        """A wait for the high watermark is over. When leadership has changed, the partition's listener says what is
+        next: `new_epoch`, which waits again, or `close`."""
+        if code in _COMMITTED:
+            self._resolve(self._waiting.pop(slot).replies)
+        elif code is ErrorCode.REQUEST_TIMED_OUT:
+            self._expire(slot)
 
-    def _resolve(self, replies: list[tuple[Any, Any]]) -> None:
+    def _resolve(self, replies: list[Answer]) -> None:
         unanswered = self._unanswered
         for reply, response in replies:
             unanswered.pop(reply, None)
             reply.resolve(response)
 
-    def _expire(self) -> None:
+    def _expire(self, slot: int) -> None:
         """Replies whose records did not commit in time are refused; the records stay."""
-        self._expiry = None
-        now = self._loop.time()
-        for _, replies, deadline in tuple(self._waiting):
-            if deadline > now:
-                self._expiry = self._loop.call_later(deadline - now, self._expire)
-                return
-            late = replies[:]
-            # What nobody waits for, such as a coordinator's note to itself, has no deadline.
-            replies[:] = [pair for pair in late if pair[0] not in self._unanswered]
-            for reply, _ in late:
-                if self._unanswered.pop(reply, self) is not self:
-                    reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
+        offset, replies, _ = self._waiting.pop(slot)
+        # What no client waits for, such as a coordinator's note to itself, has no deadline.
+        notes = [pair for pair in replies if pair[0] not in self._unanswered]
+        if notes:
+            self._waiting[slot] = _Wait(offset, notes, NEVER_S)
+            self.partition.when_committed(offset, self.epoch, NEVER_S, self, slot)
+        for reply, _ in replies:
+            if self._unanswered.pop(reply, self) is not self:
+                reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
 
     # -- life
 
@@ -360,8 +363,8 @@ class Shard(Generic[State]):
     def new_epoch(self, epoch: int) -> None:
         """Leadership was confirmed under a new epoch: what waits, waits under the new one."""
         self.epoch = epoch
-        for offset, _, _ in self._waiting:
-            self.partition.waiters.await_ack(offset, epoch, self, 0)
+        for slot, wait in tuple(self._waiting.items()):
+            self.partition.when_committed(wait.offset, epoch, wait.deadline_s, self, slot)
 
     def _start_over(self, code: ErrorCode, culprits: list[Any]) -> None:
         """`code` is for those whose event it was."""
@@ -385,11 +388,8 @@ class Shard(Generic[State]):
     def _drop(self, code: ErrorCode) -> None:
         self.active = False
         self.timers.clear()
-        if self._expiry is not None:
-            self._expiry.cancel()
-            self._expiry = None
         self._waiting.clear()
-        self.partition.waiters.forget(self)
+        self.partition.abandon(self)
         self._body, self._count, self._replies = bytearray(), 0, []
         self._repeated = []
         unanswered, self._unanswered = self._unanswered, {}

@@ -61,27 +61,17 @@ class MarkerAppend:
         except KafkaError as refusal:
             done(refusal.code)
             return
-        if partition.high_watermark > info.last_offset:
-            done(partition.ack_code)
-        else:
-            _Written(self._host, partition, info.last_offset + 1, done)
+        deadline_s = self._host.loop.time() + self._host.config["request.timeout.ms"] / 1000
+        partition.when_committed(info.last_offset + 1, partition.leader_epoch, deadline_s, _Written(done))
 
 
 class _Written:
     """A marker that waits for the high watermark."""
 
-    __slots__ = ("_done", "_partition", "_timer")
+    __slots__ = ("_done",)
 
-    def __init__(self, host: Host, partition: Partition, offset: int, done: Done) -> None:
+    def __init__(self, done: Done) -> None:
         self._done = done
-        self._partition = partition
-        self._timer = host.loop.call_later(host.config["request.timeout.ms"] / 1000, self._expire)
-        partition.waiters.await_ack(offset, partition.leader_epoch, self, 0)
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:
-        self._timer.cancel()
         self._done(code)
-
-    def _expire(self) -> None:
-        self._partition.waiters.forget(self)
-        self._done(ErrorCode.REQUEST_TIMED_OUT)
