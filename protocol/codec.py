@@ -21,7 +21,7 @@ def encoder(cls: type[Message], version: int) -> Encoder:
     try:
         return cls._encoders[version]
     except KeyError:
-        from pylogd.protocol.codegen import make_encoder
+        from pylogd.protocol.codegen.functions import make_encoder
 
         _check_version(cls, version)
         made = cls._encoders[version] = make_encoder(cls, version)
@@ -33,7 +33,7 @@ def decoder(cls: type[M], version: int) -> Callable[[Buffer, int], tuple[M, int]
     try:
         return cls._decoders[version]
     except KeyError:
-        from pylogd.protocol.codegen import make_decoder
+        from pylogd.protocol.codegen.functions import make_decoder
 
         _check_version(cls, version)
         made = cls._decoders[version] = make_decoder(cls, version)

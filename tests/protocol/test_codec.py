@@ -8,8 +8,8 @@ import sys
 import traceback
 
 import pytest
-from pylogd.protocol import codegen
 from pylogd.protocol.codec import decode, encode, encoder
+from pylogd.protocol.codegen.functions import source
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.headers import RequestHeader
 from pylogd.protocol.messages.fetch import (
@@ -198,7 +198,7 @@ def test_shared_default_structs_cannot_be_changed() -> None:
 
 
 def test_generated_source_can_be_read_and_shows_in_tracebacks() -> None:
-    assert "def decode(view, pos=0):" in codegen.source(ProduceRequest, 9)
+    assert "def decode(view, pos=0):" in source(ProduceRequest, 9)
     try:
         encode(ProduceRequest(acks="one"), 9)
     except Exception:

@@ -6,9 +6,9 @@ import struct
 from itertools import repeat
 
 from pylogd.protocol import wire
+from pylogd.protocol.codegen.writer import SMALL_ARRAY, Writer
 from pylogd.protocol.errors import ProtocolError
 from pylogd.protocol.schema import Field, Message, Struct, default_expressions, fields
-from pylogd.protocol.writer import SMALL_ARRAY, Writer
 
 
 def has_records(cls: type[Struct]) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 
 from pylogd.protocol import wire
+from pylogd.protocol.codegen.writer import SMALL_ARRAY, Writer
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.schema import DEFAULT, Field, Message, Struct, fields, shared_default
-from pylogd.protocol.writer import SMALL_ARRAY, Writer
 
 
 def unsupported(name: str, field: str, version: int) -> KafkaError:
