@@ -10,27 +10,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
-from pylogd.config import (
-    keys_coordinators,
-    keys_log,
-    keys_pylogd,
-    keys_remote,
-    keys_security,
-    keys_server,
-    listeners,
-)
+from pylogd.config import listeners
+from pylogd.config.config_error import ConfigError
 from pylogd.config.definition import ConfigKey, parse_table
-from pylogd.config.errors import ConfigError
+from pylogd.config.keys import coordinator_keys, log_keys, pylogd_keys, remote_keys, security_keys, server_keys
 from pylogd.config.listeners import Endpoint
 from pylogd.config.valid import parse_server, parse_voter
 
 BROKER_KEYS: Final[dict[str, ConfigKey]] = {
-    **parse_table(keys_server.KEYS),
-    **parse_table(keys_log.KEYS),
-    **parse_table(keys_coordinators.KEYS),
-    **parse_table(keys_security.KEYS),
-    **parse_table(keys_remote.KEYS),
-    **parse_table(keys_pylogd.KEYS),
+    **parse_table(server_keys.KEYS),
+    **parse_table(log_keys.KEYS),
+    **parse_table(coordinator_keys.KEYS),
+    **parse_table(security_keys.KEYS),
+    **parse_table(remote_keys.KEYS),
+    **parse_table(pylogd_keys.KEYS),
 }
 
 _FAMILIES: Final = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import posixpath
 
-from pylogd.config import topic
+from pylogd.config import topic_configs
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 
 
 def check_broker(config: BrokerConfig) -> list[str]:
@@ -39,7 +39,7 @@ def _require(condition: bool, config: BrokerConfig, name: str, expectation: str)
 
 
 def _check_logs(config: BrokerConfig) -> None:
-    values = topic.defaults(config)
+    values = topic_configs.defaults(config)
     _require(values["segment.ms"] >= 1, config, "log.roll.ms", "Value must be at least 1")
     _require(values["segment.jitter.ms"] >= 0, config, "log.roll.jitter.ms", "Value must be at least 0")
     _require(values["retention.ms"] != 0, config, "log.retention.ms", "Value must be -1 (unlimited) or at least 1")

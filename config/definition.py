@@ -1,6 +1,7 @@
 """What a config key is: its type, default, valid values, and how a value is parsed and printed.
 
-Keys are written as tables (`keys_*.py`, `topic.py`, `group.py`), one row per key and its description indented below:
+Keys are written as tables (`keys/`, `topic_configs.py`, `group_configs.py`), one row per key and its
+description indented below:
 
     name type default valid importance [flags...]
         description
@@ -21,7 +22,7 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 from pylogd.config.valid import check, is_integer
 
 _FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?"

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.definition import ConfigKey
-from pylogd.config.group import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
-from pylogd.config.topic import SYNONYMS, TOPIC_KEYS
+from pylogd.config.group_configs import CLIENT_METRICS_KEYS, GROUP_KEYS, broker_synonym
+from pylogd.config.topic_configs import SYNONYMS, TOPIC_KEYS
 from pylogd.config.valid import valid_text
 
 _INTRODUCTION = """\

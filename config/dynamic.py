@@ -12,7 +12,7 @@ from typing import Final
 
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, base_name, find_key
 from pylogd.config.check import check_broker
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 
 # Without a listener in front these belong to no listener, and a running broker cannot tell which to reload.
 PER_LISTENER_ONLY: Final = (
@@ -120,9 +120,9 @@ def _check_listeners(before: BrokerConfig, after: BrokerConfig) -> None:
 
 
 def _check_local_retention(config: BrokerConfig) -> None:
-    from pylogd.config import topic
+    from pylogd.config import topic_configs
 
-    values = topic.defaults(config)
+    values = topic_configs.defaults(config)
     for name, total in (("local.retention.ms", "retention.ms"), ("local.retention.bytes", "retention.bytes")):
         kept, limit = values[name], values[total]
         if kept == -2 or limit < 0:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key
 from pylogd.config.check import check_broker
-from pylogd.config.errors import ConfigError, did_you_mean
+from pylogd.config.config_error import ConfigError, did_you_mean
 from pylogd.config.properties import parse_properties
 from pylogd.config.toml_lines import toml_lines
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 
 if TYPE_CHECKING:
     from pylogd.config.definition import ConfigKey

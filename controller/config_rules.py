@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from pylogd.config import group, topic
+from pylogd.config import group_configs, topic_configs
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key
+from pylogd.config.config_error import ConfigError
 from pylogd.config.definition import ConfigKey
-from pylogd.config.errors import ConfigError
 from pylogd.controller.state import EffectiveConfig
 from pylogd.metadata.image import BROKER_RESOURCE, CLIENT_METRICS_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 KEYS: Final[dict[int, dict[str, ConfigKey]]] = {
-    TOPIC_RESOURCE: topic.TOPIC_KEYS,
+    TOPIC_RESOURCE: topic_configs.TOPIC_KEYS,
     BROKER_RESOURCE: BROKER_KEYS,
-    GROUP_RESOURCE: group.GROUP_KEYS,
-    CLIENT_METRICS_RESOURCE: group.CLIENT_METRICS_KEYS,
+    GROUP_RESOURCE: group_configs.GROUP_KEYS,
+    CLIENT_METRICS_RESOURCE: group_configs.CLIENT_METRICS_KEYS,
 }
 # Kafka's ConfigSource ids.
 TOPIC_CONFIG: Final = 1
@@ -59,14 +59,14 @@ class ConfigRules:
         try:
             if resource_type == TOPIC_RESOURCE:
                 check_topic_name(name)
-                topic.validate(values, self._config, current)
+                topic_configs.validate(values, self._config, current)
             elif resource_type == BROKER_RESOURCE:
                 # The broker that forwarded the change has checked the values against its own configuration.
                 self._check_broker_name(name)
             elif resource_type == GROUP_RESOURCE:
                 if not name:
                     raise _invalid_request("Default group resources are not allowed.")
-                group.validate(values, self._config)
+                group_configs.validate(values, self._config)
             elif resource_type == CLIENT_METRICS_RESOURCE:
                 self._check_client_metrics(name, values)
             else:
@@ -88,7 +88,7 @@ class ConfigRules:
         if not name:
             raise _invalid_request("Subscription name can't be empty")
         try:
-            group.validate_client_metrics(values)
+            group_configs.validate_client_metrics(values)
         except ConfigError as error:
             # Names and the interval are a matter of the request, patterns one of the configuration.
             if error.name == "match":
@@ -113,7 +113,7 @@ class ConfigRules:
         self, topic_values: Mapping[str, str], node: Mapping[str, str], cluster: Mapping[str, str]
     ) -> list[EffectiveConfig]:
         effective = []
-        for name, definition in topic.TOPIC_KEYS.items():
+        for name, definition in topic_configs.TOPIC_KEYS.items():
             # Internal keys are shown only when somebody set them.
             if definition.internal and name not in topic_values:
                 continue
@@ -132,7 +132,7 @@ class ConfigRules:
             (cluster, DYNAMIC_DEFAULT_BROKER_CONFIG),
             (self._config.static, STATIC_BROKER_CONFIG),
         ):
-            for synonym, factor in topic.SYNONYMS.get(key, ()):
+            for synonym, factor in topic_configs.SYNONYMS.get(key, ()):
                 if synonym in layer:
                     return _converted(synonym, layer[synonym], factor), source
         return self.default(TOPIC_RESOURCE, key), DEFAULT_CONFIG

@@ -13,8 +13,8 @@ from typing import Any, Final
 
 from pylogd.broker.network.context import RequestContext
 from pylogd.config.broker import BROKER_KEYS
+from pylogd.config.config_error import ConfigError
 from pylogd.config.dynamic import usable, validate_change
-from pylogd.config.errors import ConfigError
 from pylogd.controller.decide.configs import APPEND, DELETE, OPERATION_NAMES, SET, SUBTRACT, changed_list
 from pylogd.metadata.image import (
     BROKER_LOGGER_RESOURCE,

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.replicas.directory_assignment import DirectoryAssignment
 from pylogd.config import dynamic
-from pylogd.config import topic as topic_config
+from pylogd.config import topic_configs as topic_config
 from pylogd.metadata.delta import ImageDelta, difference
 from pylogd.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage
 from pylogd.metadata.latest import LatestImage

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.config import group, topic
+from pylogd.config import group_configs, topic_configs
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig, find_key, synonyms
 from pylogd.config.definition import ConfigKey
 from pylogd.config.dynamic import is_dynamic
@@ -85,27 +85,27 @@ class Describer:
             # Kafka says nothing beyond the code here.
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
         overrides = image.config(TOPIC_RESOURCE, name)
-        values = topic.resolve(overrides, self.config)
-        for key in topic.TOPIC_KEYS.values():
+        values = topic_configs.resolve(overrides, self.config)
+        for key in topic_configs.TOPIC_KEYS.values():
             if key.internal and key.name not in overrides:
                 continue
-            beneath = topic.SYNONYMS[key.name][0][0] if key.name in topic.SYNONYMS else None
+            beneath = topic_configs.SYNONYMS[key.name][0][0] if key.name in topic_configs.SYNONYMS else None
             yield key.name, self._override_entry(key, values, overrides, TOPIC_CONFIG, beneath)
 
     def group(self, name: str) -> Iterable[_Entry]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
         overrides = self.node.image.config(GROUP_RESOURCE, name)
-        values = group.resolve(overrides, self.config)
-        for key in group.GROUP_KEYS.values():
-            beneath = group.broker_synonym(key.name)
+        values = group_configs.resolve(overrides, self.config)
+        for key in group_configs.GROUP_KEYS.values():
+            beneath = group_configs.broker_synonym(key.name)
             yield key.name, self._override_entry(key, values, overrides, GROUP_CONFIG, beneath)
 
     def client_metrics(self, name: str) -> Iterable[_Entry]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
         overrides = self.node.image.config(CLIENT_METRICS_RESOURCE, name)
-        for key in group.CLIENT_METRICS_KEYS.values():
+        for key in group_configs.CLIENT_METRICS_KEYS.values():
             values = {key.name: key.convert(overrides[key.name]) if key.name in overrides else key.default}
             yield key.name, self._override_entry(key, values, overrides, CLIENT_METRICS_CONFIG, None)
 

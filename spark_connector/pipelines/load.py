@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
-from pylogd.config.errors import did_you_mean
+from pylogd.config.config_error import did_you_mean
 from pylogd.config.toml_lines import toml_lines
 from pylogd.spark_connector.pipelines.settings import KINDS, Files, Job, Pipeline, SettingError
 

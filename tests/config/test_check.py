@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.check import check_broker
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 from pylogd.config.listeners import Endpoint, parse_listener, parse_listeners
 
 COMBINED = {

@@ -8,8 +8,8 @@ import subprocess
 import pytest
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.definition import ConfigKey
-from pylogd.config.group import CLIENT_METRICS_KEYS, GROUP_KEYS
-from pylogd.config.topic import SYNONYMS, TOPIC_KEYS
+from pylogd.config.group_configs import CLIENT_METRICS_KEYS, GROUP_KEYS
+from pylogd.config.topic_configs import SYNONYMS, TOPIC_KEYS
 from pylogd.config.valid import valid_text
 from support import jvm
 

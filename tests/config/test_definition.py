@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from pylogd.config.broker import BROKER_KEYS
+from pylogd.config.config_error import ConfigError
 from pylogd.config.definition import double_text, parse_table
-from pylogd.config.errors import ConfigError
-from pylogd.config.group import GROUP_KEYS
-from pylogd.config.topic import TOPIC_KEYS
+from pylogd.config.group_configs import GROUP_KEYS
+from pylogd.config.topic_configs import TOPIC_KEYS
 
 ALL = {**BROKER_KEYS, **TOPIC_KEYS, **GROUP_KEYS}
 

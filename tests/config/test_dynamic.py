@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 from pylogd.config.broker import BrokerConfig
+from pylogd.config.config_error import ConfigError
 from pylogd.config.dynamic import apply, validate_change
-from pylogd.config.errors import ConfigError
 
 STATIC = {
     "process.roles": "broker,controller",

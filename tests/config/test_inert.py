@@ -11,8 +11,8 @@ from collections.abc import Iterable
 import pytest
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.definition import ConfigKey
-from pylogd.config.group import CLIENT_METRICS_KEYS, GROUP_KEYS
-from pylogd.config.topic import BROKER_WIDE, SYNONYMS, TOPIC_KEYS
+from pylogd.config.group_configs import CLIENT_METRICS_KEYS, GROUP_KEYS
+from pylogd.config.topic_configs import BROKER_WIDE, SYNONYMS, TOPIC_KEYS
 from support.paths import CHECKOUT
 
 FOLDERS = (

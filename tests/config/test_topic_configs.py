@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.config import topic
+from pylogd.config import topic_configs
 from pylogd.config.broker import BrokerConfig
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 
 
 @pytest.mark.parametrize(
@@ -38,12 +38,12 @@ def test_precedence(
 ) -> None:
     config = BrokerConfig({"node.id": "1", **static})
     config.update_dynamic(default=default, broker=broker)
-    assert topic.resolve(overrides, config)[name] == value
+    assert topic_configs.resolve(overrides, config)[name] == value
 
 
 def test_every_key_resolves() -> None:
-    values = topic.resolve({}, BrokerConfig({"node.id": "1"}))
-    assert values.keys() == {*topic.TOPIC_KEYS, *topic.BROKER_WIDE}
+    values = topic_configs.resolve({}, BrokerConfig({"node.id": "1"}))
+    assert values.keys() == {*topic_configs.TOPIC_KEYS, *topic_configs.BROKER_WIDE}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_every_key_resolves() -> None:
 )
 def test_bad_overrides_are_refused(overrides: dict[str, str], name: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        topic.validate(overrides, BrokerConfig({"node.id": "1"}))
+        topic_configs.validate(overrides, BrokerConfig({"node.id": "1"}))
     assert error.value.name == name
     assert message in str(error.value)
 
@@ -86,10 +86,10 @@ def test_tiered_topics_have_rules_of_their_own(overrides: dict[str, str], name: 
     broker = BrokerConfig({"node.id": "1", "remote.log.storage.system.enable": "true"})
     overrides = {"remote.storage.enable": "true", **overrides}
     if name is None:
-        topic.validate(overrides, broker)
+        topic_configs.validate(overrides, broker)
         return
     with pytest.raises(ConfigError) as error:
-        topic.validate(overrides, broker)
+        topic_configs.validate(overrides, broker)
     assert error.value.name == name
 
 
@@ -97,5 +97,5 @@ def test_tiering_is_not_turned_off_over_remote_data() -> None:
     broker = BrokerConfig({"node.id": "1"})
     before = {"remote.storage.enable": "true"}
     with pytest.raises(ConfigError):
-        topic.validate({"remote.storage.enable": "false"}, broker, before)
-    topic.validate({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, broker, before)
+        topic_configs.validate({"remote.storage.enable": "false"}, broker, before)
+    topic_configs.validate({"remote.storage.enable": "false", "remote.log.delete.on.disable": "true"}, broker, before)

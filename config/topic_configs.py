@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pylogd.config.config_error import ConfigError, did_you_mean
 from pylogd.config.definition import parse_table
-from pylogd.config.errors import ConfigError, did_you_mean
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig

@@ -6,8 +6,8 @@ import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
+from pylogd.config.config_error import ConfigError
 from pylogd.config.definition import parse_table
-from pylogd.config.errors import ConfigError
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig

@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.config import group
+from pylogd.config import group_configs
 from pylogd.config.broker import BROKER_KEYS, BrokerConfig
-from pylogd.config.errors import ConfigError
+from pylogd.config.config_error import ConfigError
 
 BROKER = BrokerConfig({"node.id": "1", "group.share.session.timeout.ms": "50000"})
 
 
 def test_a_group_inherits_from_the_broker() -> None:
-    values = group.resolve({"consumer.session.timeout.ms": "46000"}, BROKER)
+    values = group_configs.resolve({"consumer.session.timeout.ms": "46000"}, BROKER)
     assert values["consumer.session.timeout.ms"] == 46000
     assert values["share.session.timeout.ms"] == 50000
     assert values["share.auto.offset.reset"] == "latest"
 
 
 def test_synonyms_are_broker_keys() -> None:
-    names = [group.broker_synonym(name) for name in group.GROUP_KEYS]
+    names = [group_configs.broker_synonym(name) for name in group_configs.GROUP_KEYS]
     assert all(name is None or name in BROKER_KEYS for name in names)
     assert names.count(None) == 3
 
@@ -36,14 +36,14 @@ def test_synonyms_are_broker_keys() -> None:
 )
 def test_values_out_of_bounds_are_refused(overrides: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError) as error:
-        group.validate(overrides, BROKER)
+        group_configs.validate(overrides, BROKER)
     assert message in str(error.value)
 
 
 def test_a_session_outlasts_a_heartbeat() -> None:
     broker = BrokerConfig({"node.id": "1", "group.consumer.min.session.timeout.ms": "1000"})
     with pytest.raises(ConfigError, match=r"must be greater than consumer\.heartbeat\.interval\.ms"):
-        group.validate({"consumer.session.timeout.ms": "5000"}, broker)
+        group_configs.validate({"consumer.session.timeout.ms": "5000"}, broker)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_session_outlasts_a_heartbeat() -> None:
 )
 def test_client_metrics_subscriptions(overrides: dict[str, str], good: bool) -> None:
     if good:
-        group.validate_client_metrics(overrides)
+        group_configs.validate_client_metrics(overrides)
     else:
         with pytest.raises(ConfigError):
-            group.validate_client_metrics(overrides)
+            group_configs.validate_client_metrics(overrides)
