@@ -25,21 +25,26 @@ from pylogd.broker.cluster.controller_assembly import (
     controller_endpoints,
 )
 from pylogd.broker.cluster.formatting import Directories, Formatter
+from pylogd.broker.cluster.joining import Unformatted, find_cluster
 from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.cluster.producer_ids import ProducerIds
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle, register_controller
+from pylogd.broker.fetch.fetch_plan import FetchPlanner
 from pylogd.broker.fetch.fetch_sessions import FetchSessions
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
 from pylogd.broker.replicas.isr_changes import IsrChanges
+from pylogd.broker.replicas.leaders import Leaders
+from pylogd.broker.services import ControllerServices, Services
 from pylogd.config.host import Host
 from pylogd.config.listeners import Endpoint
 from pylogd.coordinators.groups.group_coordinator import GroupCoordinator
 from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
 from pylogd.coordinators.transactions.verifier import TransactionVerifier
 from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.protocol import uuids
 from pylogd.replication.fetchers import Fetchers
 from pylogd.replication.isr import Standing
@@ -103,7 +108,12 @@ class Node:
         self.host = Host(
             self.broker_id, config, self.loop, self.clock, self.chance, self.files, self.workers, self.network
         )
-        self.server = Server(self, self.network, config)
+        self.metadata = LatestImage()
+        self.server = Server(self.network, config)
+        #: What the controller's listeners serve with; the controller itself is there once the node is formatted.
+        self.controller_services = ControllerServices(
+            self.host, self.metadata, self._kraft_version, Unformatted(self.broker_id)
+        )
         self.replicas = Replicas(
             self.broker_id,
             self.loop,
@@ -117,10 +127,10 @@ class Node:
         self.replicas.follower_flushed = self.fetchers.flushed
         self.sessions = FetchSessions(config["max.incremental.fetch.session.cache.slots"], self.clock, self.chance)
         self.producer_ids = ProducerIds(self)
-        self.telemetry = ClientTelemetry(self, self.chance)
+        self.telemetry = ClientTelemetry(config, self.clock, self.chance, self.metadata)
         self.topic_creation = TopicCreation(self)
         self.publisher = MetadataPublisher(self)
-        metadata = self.publisher.latest
+        metadata = self.metadata
         self.groups = GroupCoordinator(self.host, metadata, self.replicas)
         self.transactions = TransactionCoordinator(
             self.host,
@@ -156,7 +166,7 @@ class Node:
     @property
     def image(self) -> ClusterImage:
         """The committed metadata as this broker has it."""
-        return self.publisher.image
+        return self.metadata.image
 
     @property
     def broker_epoch(self) -> int:
@@ -174,8 +184,7 @@ class Node:
         broker = self.image.brokers.get(broker_id)
         return None if broker is None or broker.fenced else Standing(broker.epoch, broker.is_active)
 
-    @property
-    def kraft_version(self) -> int:
+    def _kraft_version(self) -> int:
         return self.driver.kraft_version if hasattr(self, "driver") else 1
 
     @property
@@ -213,16 +222,14 @@ class Node:
         """Take the ports before anything is written: a port in use is the most common reason of a failed start."""
         config = self.config
         for endpoint in config.controller_listeners:
-            dispatcher = Dispatcher(self, controller_listener.supported())
-            self.server.bind(endpoint, dispatcher, privileged=True)
+            self.server.bind(endpoint, privileged=True)
         if config.is_broker:
-            clients = Dispatcher(self, SUPPORTED)
             between_brokers = config.inter_broker_listener_name
             listeners = config.broker_listeners
             for endpoint in listeners:
                 # A listener that clients use too must not escape the limits that protect the broker from them.
                 privileged = endpoint.name == between_brokers and len(listeners) > 1
-                self.server.bind(endpoint, clients, privileged=privileged)
+                self.server.bind(endpoint, privileged=privileged)
         self._started.append("server")
 
     async def _start_controller(self, directories: Directories) -> None:
@@ -245,12 +252,12 @@ class Node:
             own_incarnation_id=lambda: self.incarnation_id,
         )
         driver = self.driver = self.controller.driver
+        self.controller_services.controller = self.controller
         self.server.on_closed = self.controller.connection_closed
         self._started.append("controller")
         await self.controller.start()
-        for endpoint in config.controller_listeners:
-            # The other voters must be able to ask for votes before there can be a leader to register with.
-            self.server.listeners[endpoint.name].start()
+        # The other voters must be able to ask for votes before there can be a leader to register with.
+        self._serve_controller()
         driver.subscribe(self.publisher)
         self.channel = self._route(lambda: driver.leader_address, LocalChannel(self.controller))
         self._started.append("channel")
@@ -275,13 +282,9 @@ class Node:
 
     async def _join_cluster(self, formatter: Formatter) -> None:
         """Format an empty node as part of the cluster it is told to use, or found that cluster."""
-        from pylogd.broker.cluster.joining import Unformatted, find_cluster
-
         config = self.config
         if config.is_controller:
-            self.controller = Unformatted(config.node_id)  # type: ignore[assignment]  # until there is a real one
-            for endpoint in config.controller_listeners:
-                self.server.listeners[endpoint.name].start()
+            self._serve_controller()
         cluster_id = await find_cluster(self.network, config.node_id, self._controllers())
         if cluster_id:
             formatter.format(cluster_id, None)
@@ -289,6 +292,13 @@ class Node:
             formatter.format(formatter.new_id_text(), [formatter.standalone_voter()])
             logger.info("no listed controller belongs to a cluster: node %d founds one", config.node_id)
         formatter.reload()
+
+    def _serve_controller(self) -> None:
+        dispatcher = Dispatcher(self.controller_services, controller_listener.supported())
+        for endpoint in self.config.controller_listeners:
+            listener = self.server.listeners[endpoint.name]
+            if not listener.started:
+                listener.start(dispatcher)
 
     async def _await_vote(self) -> None:
         """A new controller is ready when it votes: until then the cluster cannot do without those that already do."""
@@ -344,8 +354,29 @@ class Node:
         self.logs.start()
         self.cleaner.start()
         self.isr_changes.start()
-        self.server.start()
+        self.server.start(Dispatcher(self._services(), SUPPORTED))
         await self.lifecycle.unfence()
+
+    def _services(self) -> Services:
+        leaders = Leaders(self.broker_id, self.metadata, self.replicas, self.logs)
+        return Services(
+            self.host,
+            self.metadata,
+            self._kraft_version,
+            cluster_id=self.cluster_id,
+            channel=self.channel,
+            logs=self.logs,
+            replicas=self.replicas,
+            leaders=leaders,
+            planner=FetchPlanner(self.broker_id, self.metadata, self.replicas, leaders),
+            sessions=self.sessions,
+            groups=self.groups,
+            transactions=self.transactions,
+            verifier=self.verifier,
+            producer_ids=self.producer_ids,
+            topic_creation=self.topic_creation,
+            telemetry=self.telemetry,
+        )
 
     # -- stop
 

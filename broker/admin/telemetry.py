@@ -18,7 +18,13 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from random import Random
 
-    from pylogd.broker.network.context import RequestContext
+    from pylogd.config.broker import BrokerConfig
+    from pylogd.metadata.latest import LatestImage
+    from pylogd.protocol.messages.push_telemetry import PushTelemetryRequest
+    from pylogd.runtime.clock import Clock
+
+#: What a subscription's `match` may ask of a client, by name.
+Attributes = Mapping[str, str]
 
 INTERVAL_MS_DEFAULT = 300_000
 ALL_METRICS = "*"
@@ -62,22 +68,24 @@ class ClientInstance:
 class ClientTelemetry:
     """The client instances of this broker, bounded, least recently seen first."""
 
-    def __init__(self, node: Any, chance: Random) -> None:
-        self._node = node
+    def __init__(self, config: BrokerConfig, clock: Clock, chance: Random, metadata: LatestImage) -> None:
+        self._config = config
+        self._clock = clock
         self._chance = chance
+        self._metadata = metadata
         self._instances: dict[bytes, ClientInstance] = {}
 
     @property
     def max_bytes(self) -> int:
-        size: int = self._node.config["telemetry.max.bytes"]
+        size: int = self._config["telemetry.max.bytes"]
         return size
 
-    def subscribe(self, ctx: RequestContext, instance_id: bytes) -> ClientInstance:
+    def subscribe(self, client: Attributes, instance_id: bytes) -> ClientInstance:
         """The subscription of a client; a client without an id gets one. Asking too often is refused."""
         if instance_id == uuids.ZERO:
             instance_id = self._new_id()
-        now_ms = self._node.clock.now_ms()
-        instance = self._instance(ctx, instance_id, now_ms)
+        now_ms = self._clock.now_ms()
+        instance = self._instance(client, instance_id, now_ms)
         if now_ms - max(instance.last_get_ms, instance.last_push_ms) >= instance.interval_ms:
             instance.last_get_ms = now_ms
         elif instance.last_error not in (ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE):
@@ -85,12 +93,12 @@ class ClientTelemetry:
         instance.last_error = ErrorCode.NONE
         return instance
 
-    def push(self, ctx: RequestContext, request: Any) -> None:
+    def push(self, client: Attributes, request: PushTelemetryRequest) -> None:
         """Check what a client pushes; KafkaError when it is refused."""
         if request.client_instance_id in _RESERVED_IDS:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
-        now_ms = self._node.clock.now_ms()
-        instance = self._instance(ctx, request.client_instance_id, now_ms)
+        now_ms = self._clock.now_ms()
+        instance = self._instance(client, request.client_instance_id, now_ms)
         try:
             self._check_push(instance, request, now_ms)
             instance.last_error = ErrorCode.NONE
@@ -100,7 +108,7 @@ class ClientTelemetry:
         finally:
             instance.terminating = request.terminating
 
-    def _check_push(self, instance: ClientInstance, request: Any, now_ms: int) -> None:
+    def _check_push(self, instance: ClientInstance, request: PushTelemetryRequest, now_ms: int) -> None:
         if instance.terminating:
             raise KafkaError(ErrorCode.INVALID_REQUEST)
         # The first push after a subscription may come early: clients spread themselves over the interval.
@@ -121,7 +129,7 @@ class ClientTelemetry:
             if made not in self._instances and made not in _RESERVED_IDS:
                 return made
 
-    def _instance(self, ctx: RequestContext, instance_id: bytes, now_ms: int) -> ClientInstance:
+    def _instance(self, client: Attributes, instance_id: bytes, now_ms: int) -> ClientInstance:
         subscriptions = self._subscriptions()
         instance = self._instances.pop(instance_id, None)
         if instance is not None and (
@@ -130,7 +138,7 @@ class ClientTelemetry:
         ):
             instance = None
         if instance is None:
-            instance = _match(ctx, instance_id, subscriptions)
+            instance = _match(client, instance_id, subscriptions)
             if len(self._instances) >= _INSTANCES_MAX:
                 del self._instances[next(iter(self._instances))]
         instance.last_seen_ms = now_ms
@@ -138,20 +146,12 @@ class ClientTelemetry:
         return instance
 
     def _subscriptions(self) -> dict[str, dict[str, str]]:
-        configs = self._node.image.configs
+        configs = self._metadata.image.configs
         return {name: dict(values) for (kind, name), values in configs.items() if kind == CLIENT_METRICS_RESOURCE}
 
 
-def _match(ctx: RequestContext, instance_id: bytes, subscriptions: dict[str, dict[str, str]]) -> ClientInstance:
-    connection = ctx.connection
-    attributes = {
-        "client_instance_id": uuids.to_text(instance_id),
-        "client_id": ctx.caller.client_id or "",
-        "client_software_name": connection.client_software_name,
-        "client_software_version": connection.client_software_version,
-        "client_source_address": connection.peer_host,
-        "client_source_port": str(connection.stream.peer_port),
-    }
+def _match(client: Attributes, instance_id: bytes, subscriptions: dict[str, dict[str, str]]) -> ClientInstance:
+    attributes = {**client, "client_instance_id": uuids.to_text(instance_id)}
     metrics: set[str] = set()
     interval_ms = INTERVAL_MS_DEFAULT
     for subscription in subscriptions.values():

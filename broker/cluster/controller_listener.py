@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from pylogd.broker.handlers import Handler
 from pylogd.controller.service import SERVED, ControllerContext
@@ -14,6 +14,7 @@ from pylogd.rpc import envelope
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
+    from pylogd.broker.services import ControllerServices
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
@@ -21,14 +22,19 @@ def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
     if request.API_KEY == ApiKey.ENVELOPE:
         return _handle_envelope(ctx, request)
     context = ControllerContext(ctx.caller, forwarded=False, connection=ctx.connection)
-    answer: Awaitable[Any] = ctx.services.controller.handle(request, ctx.version, context)
+    answer: Awaitable[Any] = _services(ctx).controller.handle(request, ctx.version, context)
     return answer
+
+
+def _services(ctx: RequestContext) -> ControllerServices:
+    """What the dispatcher of this table was given."""
+    return cast("ControllerServices", ctx.services)
 
 
 async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
     from pylogd.protocol.messages.envelope import EnvelopeResponse
 
-    controller = ctx.services.controller
+    controller = _services(ctx).controller
     if not controller.active:
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
     try:

@@ -44,7 +44,7 @@ class MetadataPublisher:
 
     def __init__(self, node: Any) -> None:
         self._node = node
-        self.latest = LatestImage()
+        self._metadata: LatestImage = node.metadata
         #: called with (delta, image) after everything else was applied
         self.listeners: list[Callable[[ImageDelta, ClusterImage], None]] = []
         self._applying = False
@@ -56,7 +56,7 @@ class MetadataPublisher:
 
     @property
     def image(self) -> ClusterImage:
-        return self.latest.image
+        return self._metadata.image
 
     @property
     def offset(self) -> int:
@@ -68,7 +68,7 @@ class MetadataPublisher:
     def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
         image = ClusterImage()
         replay_snapshot(data, image, snapshot_id)
-        before, self.latest.image = self.image, image
+        before, self._metadata.image = self.image, image
         if self._applying:
             self._publish(difference(before, image))
 

@@ -11,16 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.broker.fetch.fetch_sessions import Answer, FetchTarget
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.fetch import AbortedTransaction, EpochEndOffset, PartitionData
 from pylogd.runtime.files import ColdRead, FileRange
 
 if TYPE_CHECKING:
+    from pylogd.broker.replicas.leaders import Leaders
+    from pylogd.metadata.latest import LatestImage
     from pylogd.replication.partition import Partition
+    from pylogd.replication.replicas import Replicas
+    from pylogd.storage.log.log import Log
 
 logger = logging.getLogger(__name__)
 
@@ -40,7 +43,6 @@ class FetchParams:
         "read_committed",
         "replica_epoch",
         "replica_id",
-        "wait",
     )
 
     def __init__(
@@ -68,10 +70,6 @@ class FetchParams:
         #: Where the consumer is, when replicas are selected by that (KIP-392).
         self.rack = rack
 
-    @property
-    def from_follower(self) -> bool:
-        return self.replica_id >= 0
-
 
 class _Unknown(KafkaError):
     """The cluster has no such topic or partition. Not worth a reply of its own: a client would ask in a busy loop."""
@@ -91,137 +89,143 @@ class Plan:
         self.cold: list[FileRange] = []
 
 
-def make_plan(
-    node: Any, targets: Iterable[FetchTarget], params: FetchParams, *, first: bool, nowait: bool = True
-) -> Plan:
-    """`first`: the request has just arrived, so that a follower's offsets count as progress."""
-    plan = Plan()
-    answers = plan.answers
-    left = params.max_bytes
-    at_least_one = True
-    for target in targets:
-        try:
-            answer = _read(node, target, params, left, at_least_one, first, nowait, plan)
-        except KafkaError as refusal:
-            answer = refused(target, refusal.code)
-            if isinstance(refusal, _Unknown):
-                plan.unknown += 1
-                answer.aborted_transactions = []  # as Kafka has it: null only where a log was looked at
-            else:
-                plan.urgent = True
+class FetchPlanner:
+    """Makes plans from the replicas of this broker."""
+
+    __slots__ = ("_broker_id", "_leaders", "_metadata", "replicas")
+
+    def __init__(self, broker_id: int, metadata: LatestImage, replicas: Replicas, leaders: Leaders) -> None:
+        self._broker_id = broker_id
+        self._metadata = metadata
+        self._leaders = leaders
+        self.replicas = replicas
+
+    def plan(self, targets: Iterable[FetchTarget], params: FetchParams, *, first: bool, nowait: bool = True) -> Plan:
+        """`first`: the request has just arrived, so that a follower's offsets count as progress."""
+        plan = Plan()
+        answers = plan.answers
+        left = params.max_bytes
+        at_least_one = True
+        for target in targets:
+            try:
+                answer = self._read(target, params, left, at_least_one, first, nowait, plan)
+            except KafkaError as refusal:
+                answer = refused(target, refusal.code)
+                if isinstance(refusal, _Unknown):
+                    plan.unknown += 1
+                    answer.aborted_transactions = []  # as Kafka has it: null only where a log was looked at
+                else:
+                    plan.urgent = True
+                answers.append((target, answer))
+                continue
+            size = len(answer.records or b"")
+            if size:
+                at_least_one = False
+                left = max(0, left - size)
+                plan.size += size
             answers.append((target, answer))
-            continue
-        size = len(answer.records or b"")
-        if size:
-            at_least_one = False
-            left = max(0, left - size)
-            plan.size += size
-        answers.append((target, answer))
-    if answers and plan.unknown == len(answers):
-        plan.urgent = True
-    return plan
-
-
-def find_partition(node: Any, target: FetchTarget, by_id: bool) -> Partition:
-    replicas = node.replicas
-    partition: Partition | None = (replicas.by_id if by_id else replicas.by_name).get(target.key)
-    if partition is not None:
-        return partition
-    if by_id:
-        if target.topic is None:
-            raise _Unknown(ErrorCode.UNKNOWN_TOPIC_ID)
-        if replicas.get(target.topic, target.index) is not None:
-            raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
-    code = missing_partition_code(node, target.topic or "", target.index)
-    if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
-        raise _Unknown(code)
-    raise KafkaError(code)
-
-
-def _read(
-    node: Any,
-    target: FetchTarget,
-    params: FetchParams,
-    left: int,
-    at_least_one: bool,
-    first: bool,
-    nowait: bool,
-    plan: Plan,
-) -> PartitionData:
-    partition = find_partition(node, target, params.by_id)
-    log = partition.readable_log(target.current_leader_epoch, leader_only=params.leader_only)
-    offset = target.fetch_offset
-    follower = params.replica_id >= 0
-    if follower:
-        partition.check_follower(params.replica_id, target.current_leader_epoch)
-    stable = log.last_stable_offset
-    answer = PartitionData(
-        target.index, 0, log.high_watermark, stable, log.log_start_offset, aborted_transactions=None, records=b""
-    )
-    if target.last_fetched_epoch >= 0:
-        diverging = _diverging_epoch(log, target)
-        if diverging is not None:
-            answer.diverging_epoch = diverging
+        if answers and plan.unknown == len(answers):
             plan.urgent = True
+        return plan
+
+    def _find(self, target: FetchTarget, by_id: bool) -> Partition:
+        replicas = self.replicas
+        partition: Partition | None = (replicas.by_id if by_id else replicas.by_name).get(target.key)
+        if partition is not None:
+            return partition
+        if by_id:
+            if target.topic is None:
+                raise _Unknown(ErrorCode.UNKNOWN_TOPIC_ID)
+            if replicas.get(target.topic, target.index) is not None:
+                raise KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID)
+        code = self._leaders.missing_code(target.topic or "", target.index)
+        if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
+            raise _Unknown(code)
+        raise KafkaError(code)
+
+    def _read(
+        self,
+        target: FetchTarget,
+        params: FetchParams,
+        left: int,
+        at_least_one: bool,
+        first: bool,
+        nowait: bool,
+        plan: Plan,
+    ) -> PartitionData:
+        partition = self._find(target, params.by_id)
+        log = partition.readable_log(target.current_leader_epoch, leader_only=params.leader_only)
+        offset = target.fetch_offset
+        follower = params.replica_id >= 0
+        if follower:
+            partition.check_follower(params.replica_id, target.current_leader_epoch)
+        stable = log.last_stable_offset
+        answer = PartitionData(
+            target.index, 0, log.high_watermark, stable, log.log_start_offset, aborted_transactions=None, records=b""
+        )
+        if target.last_fetched_epoch >= 0:
+            diverging = _diverging_epoch(log, target)
+            if diverging is not None:
+                answer.diverging_epoch = diverging
+                plan.urgent = True
+                return answer
+        if params.rack and partition.is_leader:
+            nearer = self._nearest_replica(partition, params.rack, offset)
+            if nearer is not None:
+                answer.preferred_read_replica = nearer
+                plan.urgent = True
+                return answer
+        if params.replica_id != CONSUMER:
+            ceiling = log.log_end_offset
+        elif params.read_committed:
+            ceiling = stable
+            answer.aborted_transactions = []
+        else:
+            ceiling = log.high_watermark
+        limit = min(target.max_bytes, left)
+        try:
+            found = log.read(offset, limit, ceiling, at_least_one, nowait)
+        except ColdRead as cold:
+            plan.cold.append(cold.range)
+            if follower and first:
+                note_progress(partition, target, params)
             return answer
-    if params.rack and partition.is_leader:
-        nearer = nearest_replica(node, partition, params.rack, offset)
-        if nearer is not None:
-            answer.preferred_read_replica = nearer
-            plan.urgent = True
-            return answer
-    if params.replica_id != CONSUMER:
-        ceiling = log.log_end_offset
-    elif params.read_committed:
-        ceiling = stable
-        answer.aborted_transactions = []
-    else:
-        ceiling = log.high_watermark
-    limit = min(target.max_bytes, left)
-    try:
-        found = log.read(offset, limit, ceiling, at_least_one, nowait)
-    except ColdRead as cold:
-        plan.cold.append(cold.range)
+        if found.range is not None:
+            answer.records = found.range
+            if params.read_committed and params.replica_id == CONSUMER:
+                # Up to the end of the segment: more than the range may need, never less.
+                following = log.segments.higher(found.segment_base_offset)
+                end = ceiling if following is None else min(ceiling, following.base_offset)
+                answer.aborted_transactions = [
+                    AbortedTransaction(aborted.producer_id, aborted.first_offset)
+                    for aborted in log.aborted_transactions(offset, end)
+                ]
         if follower and first:
             note_progress(partition, target, params)
+            answer.high_watermark = log.high_watermark
         return answer
-    if found.range is not None:
-        answer.records = found.range
-        if params.read_committed and params.replica_id == CONSUMER:
-            # Up to the end of the segment: more than the range may need, never less.
-            following = log.segments.higher(found.segment_base_offset)
-            end = ceiling if following is None else min(ceiling, following.base_offset)
-            answer.aborted_transactions = [
-                AbortedTransaction(aborted.producer_id, aborted.first_offset)
-                for aborted in log.aborted_transactions(offset, end)
-            ]
-    if follower and first:
-        note_progress(partition, target, params)
-        answer.high_watermark = log.high_watermark
-    return answer
 
-
-def nearest_replica(node: Any, partition: Partition, rack: str, offset: int) -> int | None:
-    """The in-sync follower in the consumer's rack that is furthest ahead and has `offset`; None when the leader itself
-    is there, or nobody."""
-    brokers = node.image.brokers
-    me = brokers.get(node.broker_id)
-    if me is not None and me.rack == rack:
-        return None
-    best: tuple[int, int, int] | None = None
-    for replica, follower in partition.followers.items():
-        broker = brokers.get(replica)
-        if (
-            broker is not None
-            and not broker.fenced
-            and broker.rack == rack
-            and replica in partition.isr
-            and follower.log_start_offset <= offset <= follower.log_end_offset
-        ):
-            candidate = (follower.log_end_offset, follower.last_caught_up_ms, -replica)
-            if best is None or candidate > best:
-                best = candidate
-    return None if best is None else -best[2]
+    def _nearest_replica(self, partition: Partition, rack: str, offset: int) -> int | None:
+        """The in-sync follower in the consumer's rack that is furthest ahead and has `offset`; None when the leader
+        itself is there, or nobody."""
+        brokers = self._metadata.image.brokers
+        me = brokers.get(self._broker_id)
+        if me is not None and me.rack == rack:
+            return None
+        best: tuple[int, int, int] | None = None
+        for replica, follower in partition.followers.items():
+            broker = brokers.get(replica)
+            if (
+                broker is not None
+                and not broker.fenced
+                and broker.rack == rack
+                and replica in partition.isr
+                and follower.log_start_offset <= offset <= follower.log_end_offset
+            ):
+                candidate = (follower.log_end_offset, follower.last_caught_up_ms, -replica)
+                if best is None or candidate > best:
+                    best = candidate
+        return None if best is None else -best[2]
 
 
 def note_progress(partition: Partition, target: FetchTarget, params: FetchParams) -> None:
@@ -231,7 +235,7 @@ def note_progress(partition: Partition, target: FetchTarget, params: FetchParams
     )
 
 
-def _diverging_epoch(log: Any, target: FetchTarget) -> EpochEndOffset | None:
+def _diverging_epoch(log: Log, target: FetchTarget) -> EpochEndOffset | None:
     """Where the reader's history leaves ours, if it does (KIP-595)."""
     epoch, end = log.offset_for_epoch(target.last_fetched_epoch)
     if end == -1 or epoch == -1 or target.fetch_offset < log.log_start_offset:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from pylogd.broker.fetch.follower_view import FollowerView
+    from pylogd.metadata.image import ClusterImage
     from pylogd.runtime.clock import Clock
 
 NO_SESSION = 0
@@ -263,15 +264,16 @@ class IncrementalContext(FetchContext):
         return FetchResponse(session_id=session.id, responses=group(told))
 
 
-def open_context(node: Any, version: int, request: FetchRequest, privileged: bool) -> FetchContext:
+def open_context(
+    sessions: FetchSessions, image: ClusterImage, version: int, request: FetchRequest, privileged: bool
+) -> FetchContext:
     """Find, start or refuse the session of a request."""
-    sessions: FetchSessions = node.sessions
     by_id = version >= 13
     if request.session_epoch in (INITIAL_EPOCH, FINAL_EPOCH):
         # A full request ends whatever session it names.
         if request.session_id != NO_SESSION:
             sessions.remove(request.session_id)
-        targets = _targets(node, request, by_id)
+        targets = _targets(image, request, by_id)
         if request.session_epoch == FINAL_EPOCH:
             return FetchContext(targets)
         return FullContext(sessions, targets, by_id, privileged)
@@ -282,7 +284,7 @@ def open_context(node: Any, version: int, request: FetchRequest, privileged: boo
         return RefusedContext(ErrorCode.INVALID_FETCH_SESSION_EPOCH)
     if session.by_id != by_id:
         return RefusedContext(ErrorCode.FETCH_SESSION_TOPIC_ID_ERROR)
-    named = _update(node, session, request, by_id)
+    named = _update(image, session, request, by_id)
     if not session.targets:
         sessions.remove(session.id)
         return FetchContext({})
@@ -291,21 +293,21 @@ def open_context(node: Any, version: int, request: FetchRequest, privileged: boo
     if by_id:
         for target in session.targets.values() if session.view is None else session.view.dirty.values():
             if target.topic is None:
-                target.topic = _topic_name(node, target.topic_id)
+                target.topic = _topic_name(image, target.topic_id)
     return IncrementalContext(session, named, session.epoch)
 
 
-def _targets(node: Any, request: FetchRequest, by_id: bool) -> dict[Key, FetchTarget]:
+def _targets(image: ClusterImage, request: FetchRequest, by_id: bool) -> dict[Key, FetchTarget]:
     targets: dict[Key, FetchTarget] = {}
     for topic in request.topics:
-        name = _topic_name(node, topic.topic_id) if by_id else topic.topic
+        name = _topic_name(image, topic.topic_id) if by_id else topic.topic
         for asked in topic.partitions:
             target = FetchTarget(name, topic.topic_id, by_id, asked)
             targets[target.key] = target
     return targets
 
 
-def _update(node: Any, session: FetchSession, request: FetchRequest, by_id: bool) -> list[FetchTarget]:
+def _update(image: ClusterImage, session: FetchSession, request: FetchRequest, by_id: bool) -> list[FetchTarget]:
     targets = session.targets
     named: list[FetchTarget] = []
     for topic in request.topics:
@@ -315,7 +317,7 @@ def _update(node: Any, session: FetchSession, request: FetchRequest, by_id: bool
                 known.update(asked)
                 named.append(known)
             else:
-                name = _topic_name(node, topic.topic_id) if by_id else topic.topic
+                name = _topic_name(image, topic.topic_id) if by_id else topic.topic
                 target = FetchTarget(name, topic.topic_id, by_id, asked)
                 targets[target.key] = target
                 named.append(target)
@@ -331,8 +333,8 @@ def _update(node: Any, session: FetchSession, request: FetchRequest, by_id: bool
     return named
 
 
-def _topic_name(node: Any, topic_id: bytes) -> str | None:
-    topic = node.image.topic_by_id(topic_id)
+def _topic_name(image: ClusterImage, topic_id: bytes) -> str | None:
+    topic = image.topic_by_id(topic_id)
     return None if topic is None else topic.name
 
 

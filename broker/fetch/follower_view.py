@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.fetch.fetch_plan import FetchParams, Plan, make_plan, note_progress
+from pylogd.broker.fetch.fetch_plan import FetchParams, FetchPlanner, Plan, note_progress
 from pylogd.protocol.errors import KafkaError
 
 if TYPE_CHECKING:
@@ -56,10 +56,23 @@ class _Watch:
 class FollowerView:
     """What one follower's session has to look at."""
 
-    __slots__ = ("_node", "_watches", "behind", "dirty", "fetched_ms", "poll", "replica_epoch", "replica_id")
+    __slots__ = (
+        "_planner",
+        "_replicas",
+        "_watches",
+        "behind",
+        "dirty",
+        "fetched_ms",
+        "poll",
+        "replica_epoch",
+        "replica_id",
+    )
 
-    def __init__(self, node: Any, replica_id: int, replica_epoch: int, targets: dict[Key, FetchTarget]) -> None:
-        self._node = node
+    def __init__(
+        self, planner: FetchPlanner, replica_id: int, replica_epoch: int, targets: dict[Key, FetchTarget]
+    ) -> None:
+        self._planner = planner
+        self._replicas = planner.replicas
         self.replica_id = replica_id
         self.replica_epoch = replica_epoch
         self.dirty: dict[Key, FetchTarget] = dict(targets)
@@ -101,7 +114,7 @@ class FollowerView:
         for target in named:
             dirty.pop(target.key, None)
             dirty[target.key] = target
-        hosted = self._node.replicas.by_id
+        hosted = self._replicas.by_id
         watches = self._watches
         quiet: list[tuple[Partition, FetchTarget]] | None = []
         for key, target in dirty.items():
@@ -121,12 +134,12 @@ class FollowerView:
                 else:
                     quiet = None
         if quiet is None:
-            return make_plan(self._node, list(dirty.values()), params, first=True)
+            return self._planner.plan(list(dirty.values()), params, first=True)
         try:
             for partition, target in quiet:
                 note_progress(partition, target, params)
         except KafkaError:
-            return make_plan(self._node, list(dirty.values()), params, first=True)
+            return self._planner.plan(list(dirty.values()), params, first=True)
         return None
 
     def at_the_end(self, partition: Partition, leader_epoch: int, offset: int, last_epoch: int) -> bool:
@@ -141,11 +154,11 @@ class FollowerView:
         return offset == log.log_end_offset and last_epoch == log.epochs.latest and not log.offline
 
     def replan(self, params: FetchParams, nowait: bool) -> Plan:
-        return make_plan(self._node, list(self.dirty.values()), params, first=False, nowait=nowait)
+        return self._planner.plan(list(self.dirty.values()), params, first=False, nowait=nowait)
 
     def answered(self, plan: Plan) -> None:
         """This plan is the response: what needs no second look is idle from now on."""
-        hosted = self._node.replicas.by_id
+        hosted = self._replicas.by_id
         dirty, behind = self.dirty, self.behind
         for target, answer in plan.answers:
             key = target.key

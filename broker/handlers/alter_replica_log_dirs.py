@@ -10,10 +10,9 @@ move one is not there yet: that is UNSUPPORTED_VERSION for the replica, and noth
 from __future__ import annotations
 
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -21,6 +20,9 @@ from pylogd.protocol.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirsResponse,
     AlterReplicaLogDirTopicResult,
 )
+
+if TYPE_CHECKING:
+    from pylogd.broker.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -49,18 +51,18 @@ def handle(ctx: RequestContext, request: AlterReplicaLogDirsRequest) -> AlterRep
     return AlterReplicaLogDirsResponse(results=list(topics.values()))
 
 
-def _move(node: Any, name: str, index: int, path: str) -> None:
+def _move(services: Services, name: str, index: int, path: str) -> None:
     if len(f"{name}-{index}") + _FUTURE_SUFFIX_CHARS > _FUTURE_NAME_CHARS_MAX:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, "the topic name is too long for a replica that moves")
-    target = next((directory for directory in node.logs.directories if directory.path == path), None)
+    target = next((directory for directory in services.logs.directories if directory.path == path), None)
     if target is None:
         raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, "the directory is not in log.dirs")
     if not target.online:
         raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "the directory is offline")
-    if path in node.config.cordoned_log_dirs:
+    if path in services.config.cordoned_log_dirs:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the directory is cordoned")
-    if node.logs.get(name, index) is None:
-        code = missing_partition_code(node, name, index)
+    if services.logs.get(name, index) is None:
+        code = services.leaders.missing_code(name, index)
         # This API kept the older of two names for it.
         not_here = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE if not_here else code, "this broker has no such replica")

@@ -35,10 +35,10 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
             return ApiVersionsResponse(error_code=int(ErrorCode.INVALID_REQUEST))
         connection.client_software_name = name
         connection.client_software_version = version
-    node = ctx.services
-    finalized = dict(node.image.finalized_features)
-    if node.kraft_version > 0:
-        finalized[KRAFT_VERSION] = node.kraft_version
+    services = ctx.services
+    finalized = dict(services.image.finalized_features)
+    if services.kraft_version > 0:
+        finalized[KRAFT_VERSION] = services.kraft_version
     return ApiVersionsResponse(
         api_keys=[
             # Produce is advertised from 0 although it is served from 3: see protocol/api.py.
@@ -51,6 +51,6 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
             for name, levels in SUPPORTED_FEATURES.items()
             if levels.min > 0 or ctx.version >= 4
         ],
-        finalized_features_epoch=node.image.offset,
+        finalized_features_epoch=services.image.offset,
         finalized_features=[FinalizedFeatureKey(name, level, level) for name, level in finalized.items() if level],
     )

@@ -10,7 +10,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.delete_records import (
@@ -51,7 +50,7 @@ def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> tuple[P
     """Deletes here; returns the partition and the offset below which records are gone."""
     partition: Partition | None = ctx.services.replicas.get(topic, index)
     if partition is None:
-        raise KafkaError(missing_partition_code(ctx.services, topic, index))
+        raise KafkaError(ctx.services.leaders.missing_code(topic, index))
     if topic in INTERNAL_TOPICS:
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Cannot delete records of internal topic {topic}")
     log = partition.readable_log()

@@ -21,7 +21,7 @@ CONTROLLERS = 2
 
 
 def handle(ctx: RequestContext, request: m.DescribeClusterRequest) -> m.DescribeClusterResponse:
-    node = ctx.services
+    services = ctx.services
     if ctx.version >= 1 and request.endpoint_type != BROKERS:
         if request.endpoint_type == CONTROLLERS:
             return m.DescribeClusterResponse(
@@ -33,10 +33,10 @@ def handle(ctx: RequestContext, request: m.DescribeClusterRequest) -> m.Describe
             error_code=ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
             error_message=f"Unsupported endpoint type {request.endpoint_type}",
         )
-    response = m.DescribeClusterResponse(cluster_id=node.cluster_id)
+    response = m.DescribeClusterResponse(cluster_id=services.cluster_id)
     with_fenced = ctx.version >= 2 and request.include_fenced_brokers
     alive = []
-    for broker in node.image.brokers.values():
+    for broker in services.image.brokers.values():
         if broker.fenced and not with_fenced:
             continue
         address = broker_address(ctx, broker)
@@ -50,7 +50,7 @@ def handle(ctx: RequestContext, request: m.DescribeClusterRequest) -> m.Describe
                 broker_id=broker.id, host=host, port=port, rack=broker.rack, is_fenced=broker.fenced
             )
         )
-    response.controller_id = node.broker_id if node.broker_id in alive else alive[0] if alive else -1
+    response.controller_id = services.broker_id if services.broker_id in alive else alive[0] if alive else -1
     if request.include_cluster_authorized_operations:
         response.cluster_authorized_operations = CLUSTER_OPERATIONS
     return response

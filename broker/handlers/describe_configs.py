@@ -34,6 +34,7 @@ from pylogd.metadata.image import (
     CLIENT_METRICS_RESOURCE,
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
+    ClusterImage,
 )
 from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -63,11 +64,11 @@ _TYPE_IDS: Final = {
 class Describer:
     """Answers for one request: which extras were asked for, and the node's configuration."""
 
-    __slots__ = ("config", "documentation", "node", "synonyms")
+    __slots__ = ("config", "documentation", "image", "synonyms")
 
-    def __init__(self, node: Any, synonyms: bool, documentation: bool) -> None:
-        self.node = node
-        self.config: BrokerConfig = node.config
+    def __init__(self, config: BrokerConfig, image: ClusterImage, synonyms: bool, documentation: bool) -> None:
+        self.config = config
+        self.image = image
         self.synonyms = synonyms
         self.documentation = documentation
 
@@ -80,7 +81,7 @@ class Describer:
         reason = invalid_name_reason(name)
         if reason is not None:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"Topic name is invalid: {reason}")
-        image = self.node.image
+        image = self.image
         if name not in image.topics:
             # Kafka says nothing beyond the code here.
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "")
@@ -95,7 +96,7 @@ class Describer:
     def group(self, name: str) -> Iterable[_Entry]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Group name must not be empty")
-        overrides = self.node.image.config(GROUP_RESOURCE, name)
+        overrides = self.image.config(GROUP_RESOURCE, name)
         values = group_configs.resolve(overrides, self.config)
         for key in group_configs.GROUP_KEYS.values():
             beneath = group_configs.broker_synonym(key.name)
@@ -104,7 +105,7 @@ class Describer:
     def client_metrics(self, name: str) -> Iterable[_Entry]:
         if not name:
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Client metrics subscription name must not be empty")
-        overrides = self.node.image.config(CLIENT_METRICS_RESOURCE, name)
+        overrides = self.image.config(CLIENT_METRICS_RESOURCE, name)
         for key in group_configs.CLIENT_METRICS_KEYS.values():
             values = {key.name: key.convert(overrides[key.name]) if key.name in overrides else key.default}
             yield key.name, self._override_entry(key, values, overrides, CLIENT_METRICS_CONFIG, None)
@@ -247,7 +248,9 @@ def handle(ctx: RequestContext, request: DescribeConfigsRequest) -> DescribeConf
                 ErrorCode.INVALID_REQUEST,
                 f"Unexpected resource type {resource.resource_type} for resource {resource.resource_name}",
             )
-    describer = Describer(ctx.services, request.include_synonyms, request.include_documentation)
+    describer = Describer(
+        ctx.services.config, ctx.services.image, request.include_synonyms, request.include_documentation
+    )
     response = DescribeConfigsResponse(results=[])
     for resource in request.resources:
         result = DescribeConfigsResult(

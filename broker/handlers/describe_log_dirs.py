@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -25,6 +25,12 @@ from pylogd.protocol.messages.describe_log_dirs import (
     DescribeLogDirsResult,
     DescribeLogDirsTopic,
 )
+
+if TYPE_CHECKING:
+    from pylogd.broker.services import Services
+    from pylogd.runtime.files import FileSystem
+    from pylogd.storage.directories.directory import LogDirectory
+    from pylogd.storage.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -40,33 +46,39 @@ async def handle(ctx: RequestContext, request: DescribeLogDirsRequest) -> Descri
     return DescribeLogDirsResponse(results=results)
 
 
-async def _describe(node: Any, directory: Any, wanted: set[tuple[str, int]] | None) -> DescribeLogDirsResult:
+async def _describe(
+    services: Services, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+) -> DescribeLogDirsResult:
     result = DescribeLogDirsResult(log_dir=directory.path)
     try:
         if not directory.online:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Log directory {directory.path} is offline")
-        result.total_bytes, result.usable_bytes = await node.workers.offload(_space, node.logs.files, directory.path)
-        result.topics = await _topics(node, directory, wanted)
-        if node.image.metadata_version >= _CORDONED_SINCE:
-            result.is_cordoned = directory.path in node.config.cordoned_log_dirs
+        result.total_bytes, result.usable_bytes = await services.workers.offload(
+            _space, services.logs.files, directory.path
+        )
+        result.topics = await _topics(services.logs, directory, wanted)
+        if services.image.metadata_version >= _CORDONED_SINCE:
+            result.is_cordoned = directory.path in services.config.cordoned_log_dirs
     except (KafkaError, OSError) as failure:
         logger.warning("log directory %s cannot be described: %s", directory.path, failure)
         result = DescribeLogDirsResult(log_dir=directory.path, error_code=int(ErrorCode.KAFKA_STORAGE_ERROR))
     return result
 
 
-def _space(files: Any, path: str) -> tuple[int, int]:
+def _space(files: FileSystem, path: str) -> tuple[int, int]:
     return files.total_bytes(path), files.free_bytes(path)
 
 
-async def _topics(node: Any, directory: Any, wanted: set[tuple[str, int]] | None) -> list[DescribeLogDirsTopic]:
+async def _topics(
+    logs: LogManager, directory: LogDirectory, wanted: set[tuple[str, int]] | None
+) -> list[DescribeLogDirsTopic]:
     topics: dict[str, DescribeLogDirsTopic] = {}
     keys = [key for key in directory.partitions if wanted is None or key in wanted]
     for count, (name, index) in enumerate(keys):
         if count and count % _SLICE == 0:
             await asyncio.sleep(0)
         # Deleted meanwhile, or moved: not an error of the directory.
-        log = node.logs.get(name, index) if (name, index) in directory.partitions else None
+        log = logs.get(name, index) if (name, index) in directory.partitions else None
         if log is None:
             continue
         topic = topics.get(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.metadata.topic_names import invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.describe_producers import (
@@ -28,7 +27,7 @@ def handle(ctx: RequestContext, request: DescribeProducersRequest) -> DescribePr
                 if reason is not None:
                     raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, reason)
                 if partition is None:
-                    raise KafkaError(missing_partition_code(ctx.services, topic.name, index))
+                    raise KafkaError(ctx.services.leaders.missing_code(topic.name, index))
                 log = partition.readable_log(leader_only=False)
             except KafkaError as refusal:
                 answer.error_code = int(refusal.code)

@@ -20,12 +20,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.fetch.fetch_plan import CONSUMER, FetchParams, Plan, make_plan, warm
+from pylogd.broker.fetch.fetch_plan import CONSUMER, FetchParams, Plan, warm
 from pylogd.broker.fetch.fetch_sessions import FetchContext, FetchTarget, IncrementalContext, open_context
 from pylogd.broker.fetch.follower_view import FollowerView
 from pylogd.broker.fetch.isolation import reads_committed
+from pylogd.broker.network.client_endpoints import add_leader_endpoint
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import (
     FetchRequest,
@@ -36,6 +36,7 @@ from pylogd.protocol.messages.fetch import (
 from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
+    from pylogd.broker.services import Services
     from pylogd.replication.partition import Partition
 
 #: Plans made with the help of a worker before the event loop reads itself, should the page cache be that small.
@@ -46,12 +47,13 @@ _STALE_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEA
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:
     version = ctx.version
     replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
-    context = open_context(ctx.services, version, request, replica_id >= 0)
+    services = ctx.services
+    context = open_context(services.sessions, services.image, version, request, replica_id >= 0)
     if context.error is not None:
         return context.respond([])
     params = fetch_params(ctx, request)
     if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
-        view = _follower_view(ctx.services, context, params)
+        view = _follower_view(services, context, params)
         maybe = view.start(params, context.named)
         poll: _Poll = FollowerPoll(ctx, context, view, params, request.max_wait_ms)
         if maybe is None and request.max_wait_ms > 0 and params.min_bytes > 0:
@@ -59,7 +61,7 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
         plan = maybe or view.replan(params, nowait=True)
     else:
         targets = list(context.targets())
-        plan = make_plan(ctx.services, targets, params, first=True)
+        plan = services.planner.plan(targets, params, first=True)
         if not targets:
             return _respond(ctx, context, plan)
         poll = _Poll(ctx, context, targets, params, request.max_wait_ms)
@@ -93,12 +95,12 @@ def _rack(ctx: RequestContext, request: FetchRequest) -> str:
     return request.rack_id if selector.rpartition(".")[2] == "RackAwareReplicaSelector" else ""
 
 
-def _follower_view(node: Any, context: IncrementalContext, params: FetchParams) -> FollowerView:
+def _follower_view(services: Services, context: IncrementalContext, params: FetchParams) -> FollowerView:
     session = context.session
     view = session.view
     if view is None:
-        node.sessions.remove_older(params.replica_id, params.replica_epoch)
-        view = session.view = FollowerView(node, params.replica_id, params.replica_epoch, session.targets)
+        services.sessions.remove_older(params.replica_id, params.replica_epoch)
+        view = session.view = FollowerView(services.planner, params.replica_id, params.replica_epoch, session.targets)
     return view
 
 
@@ -112,7 +114,7 @@ def _respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchRes
                 # Clients of that age do not know the code; this one makes them ask for metadata and retry.
                 answer.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
             elif version >= 16 and code in _STALE_LEADER:
-                leader, epoch = current_leader(ctx.services, *target.key)
+                leader, epoch = ctx.services.leaders.current(*target.key)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
     response = context.respond(plan.answers)
@@ -178,7 +180,7 @@ class _Poll:
             self._decide(self._plan(nowait))
 
     def _plan(self, nowait: bool) -> Plan:
-        return make_plan(self._ctx.services, self._targets, self._params, first=False, nowait=nowait)
+        return self._ctx.services.planner.plan(self._targets, self._params, first=False, nowait=nowait)
 
     def _decide(self, plan: Plan) -> None:
         loop = self._ctx.connection.loop

@@ -5,6 +5,7 @@ Not advertised, because no receiver of the metrics is configured; a client that 
 
 from __future__ import annotations
 
+from pylogd.broker.admin.client_attributes import client_attributes
 from pylogd.broker.admin.telemetry import COMPRESSION_TYPES
 from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.messages.get_telemetry_subscriptions import (
@@ -15,7 +16,7 @@ from pylogd.protocol.messages.get_telemetry_subscriptions import (
 
 def handle(ctx: RequestContext, request: GetTelemetrySubscriptionsRequest) -> GetTelemetrySubscriptionsResponse:
     telemetry = ctx.services.telemetry
-    instance = telemetry.subscribe(ctx, request.client_instance_id)
+    instance = telemetry.subscribe(client_attributes(ctx), request.client_instance_id)
     return GetTelemetrySubscriptionsResponse(
         client_instance_id=instance.id,
         subscription_id=instance.subscription_id,

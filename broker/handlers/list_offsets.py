@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.fetch.isolation import reads_committed
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.list_offsets import (
     ListOffsetsPartition,
@@ -124,7 +123,7 @@ class _Search:
     ) -> None:
         partition: Partition | None = ctx.services.replicas.get(topic, asked.partition_index)
         if partition is None:
-            raise KafkaError(missing_partition_code(ctx.services, topic, asked.partition_index))
+            raise KafkaError(ctx.services.leaders.missing_code(topic, asked.partition_index))
         leader_only = request.replica_id != _DEBUGGING
         log = partition.readable_log(asked.current_leader_epoch, leader_only=leader_only)
         self.log: Any = log

@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
     version = ctx.version
-    node = ctx.services
-    image = node.image
+    services = ctx.services
+    image = services.image
     wanted = request.topics
     if version == 0 and not wanted:
         wanted = None
     if wanted is not None and 10 <= version < 12:
         _check_topics(wanted, version)
 
-    response = MetadataResponse(cluster_id=node.cluster_id)
+    response = MetadataResponse(cluster_id=services.cluster_id)
     alive = []
     for broker in image.brokers.values():
         if broker.fenced:
@@ -50,7 +50,7 @@ def handle(ctx: RequestContext, request: MetadataRequest) -> MetadataResponse:
             host, port = address
             response.brokers.append(MetadataResponseBroker(node_id=broker.id, host=host, port=port, rack=broker.rack))
     # Clients send admin requests to "the controller": any broker will do, each passes them on.
-    response.controller_id = node.broker_id if node.broker_id in alive else alive[0] if alive else -1
+    response.controller_id = services.broker_id if services.broker_id in alive else alive[0] if alive else -1
 
     view = ListenerView(image, ctx.caller.listener)
     response.topics = _topics(ctx, request, view, wanted)

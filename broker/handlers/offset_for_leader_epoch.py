@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.protocol.errors import KafkaError
 from pylogd.protocol.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -28,7 +27,7 @@ def handle(ctx: RequestContext, request: OffsetForLeaderEpochRequest) -> OffsetF
             partition = ctx.services.replicas.get(topic.topic, asked.partition)
             try:
                 if partition is None:
-                    raise KafkaError(missing_partition_code(ctx.services, topic.topic, asked.partition))
+                    raise KafkaError(ctx.services.leaders.missing_code(topic.topic, asked.partition))
                 log = partition.readable_log(asked.current_leader_epoch)
                 answer.leader_epoch, answer.end_offset = log.offset_for_epoch(asked.leader_epoch)
             except KafkaError as refusal:

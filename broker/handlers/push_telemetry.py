@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from pylogd.broker.admin.client_attributes import client_attributes
 from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.messages.push_telemetry import PushTelemetryRequest, PushTelemetryResponse
 
 
 def handle(ctx: RequestContext, request: PushTelemetryRequest) -> PushTelemetryResponse:
-    ctx.services.telemetry.push(ctx, request)
+    ctx.services.telemetry.push(client_attributes(ctx), request)
     return PushTelemetryResponse()

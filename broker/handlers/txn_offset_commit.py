@@ -77,9 +77,9 @@ def _verify(
     ctx: RequestContext, request: TxnOffsetCommitRequest, shard: Shard[GroupState], reply: Reply, then: Any
 ) -> None:
     """`then(guard)` once the coordinator of the transaction knows that offsets are part of it."""
-    node = ctx.services
+    services = ctx.services
     operation = Operation.of_offset_commit(ctx.version)
-    if operation is not Operation.ADD and not node.config["transaction.partition.verification.enable"]:
+    if operation is not Operation.ADD and not services.config["transaction.partition.verification.enable"]:
         then(None)
         return
     guard = shard.partition.log.producers.start_verification(
@@ -87,7 +87,7 @@ def _verify(
         _NO_SEQUENCE,
         request.producer_epoch,
         operation is Operation.ADD,
-        node.clock.now_ms(),
+        services.clock.now_ms(),
     )
     if guard is UNVERIFIED:
         then(guard)
@@ -101,7 +101,7 @@ def _verify(
         else:
             reply.fail(code)
 
-    node.verifier.ask(
+    services.verifier.ask(
         Question(request.transactional_id, request.producer_id, request.producer_epoch, [partition], operation, done)
     )
 

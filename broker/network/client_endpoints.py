@@ -6,7 +6,7 @@ the local address of its connection.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
@@ -29,3 +29,13 @@ def alive_broker_address(ctx: RequestContext, broker_id: int) -> tuple[str, int]
     if broker is None or broker.fenced:
         return None
     return broker_address(ctx, broker)
+
+
+def add_leader_endpoint(ctx: RequestContext, leader: int, endpoints: dict[int, Any], struct: type[Any]) -> None:
+    """Add the leader's address on the client's own listener, if it is alive and has one."""
+    if leader in endpoints:
+        return
+    address = alive_broker_address(ctx, leader)
+    if address is not None:
+        host, port = address
+        endpoints[leader] = struct(node_id=leader, host=host, port=port, rack=ctx.services.image.brokers[leader].rack)

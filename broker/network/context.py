@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylogd.broker.network.connection import Connection
+    from pylogd.broker.services import Services
     from pylogd.rpc.caller import Caller
 
 
@@ -25,4 +26,5 @@ class RequestContext:
         self.caller = caller
         self.correlation_id = correlation_id
         self.connection = connection
-        self.services = services
+        #: On a controller's listener these are its own, `ControllerServices`.
+        self.services: Services = services

@@ -58,7 +58,8 @@ class Route:
         self.encode = encoder(api.response, version)
         self.is_produce = key is ApiKey.PRODUCE
         #: Whether requests that look like one before need not be decoded: `repeated_commit`, `repeated_fetch`.
-        self.has_forms = version >= _FORMS_SINCE.get(key, _SIZE_MAX)
+        #: Not for the controller's: a Fetch of its quorum is answered by the quorum.
+        self.has_forms = version >= _FORMS_SINCE.get(key, _SIZE_MAX) and "handlers" in module.__name__
         self.request_tagged = version >= api.flexible
         tagged = version >= api.flexible and key is not ApiKey.API_VERSIONS
         self.response_header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER

@@ -12,7 +12,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Collection
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.broker.network.connection import Connection
 from pylogd.broker.network.dispatch import Dispatcher
@@ -93,10 +93,12 @@ class Limits:
 class BoundListener:
     """One named listener with its socket."""
 
-    def __init__(self, server: Server, endpoint: Endpoint, dispatcher: Dispatcher, privileged: bool) -> None:
+    #: Set by `start`: nothing is accepted before.
+    dispatcher: Dispatcher
+
+    def __init__(self, server: Server, endpoint: Endpoint, privileged: bool) -> None:
         self.server = server
         self.name = endpoint.name
-        self.dispatcher = dispatcher
         #: Carries traffic between nodes: exempt from the limits that protect the broker from its clients, because
         #: replication must go on for the clients' own requests to be released.
         self.privileged = privileged
@@ -125,7 +127,8 @@ class BoundListener:
             return True
         return not self.privileged and len(server.connections) >= server.limits.connections_max
 
-    def start(self) -> None:
+    def start(self, dispatcher: Dispatcher) -> None:
+        self.dispatcher = dispatcher
         self.started = True
         self.admit()
 
@@ -183,8 +186,7 @@ class BoundListener:
 class Server:
     """All listeners and connections of the node."""
 
-    def __init__(self, node: Any, network: Network, config: BrokerConfig) -> None:
-        self.node = node
+    def __init__(self, network: Network, config: BrokerConfig) -> None:
         self.network = network
         self.loop = network.loop
         self.config = config
@@ -202,10 +204,10 @@ class Server:
         self.on_closed: Callable[[Connection], None] | None = None
         config.subscribe(self._config_changed)
 
-    def bind(self, endpoint: Endpoint, dispatcher: Dispatcher, *, privileged: bool = False) -> BoundListener:
+    def bind(self, endpoint: Endpoint, *, privileged: bool = False) -> BoundListener:
         """Take the address, so that the port is known; nothing is accepted before `start`. OSError names it."""
         try:
-            listener = BoundListener(self, endpoint, dispatcher, privileged)
+            listener = BoundListener(self, endpoint, privileged)
         except OSError as error:
             raise OSError(error.errno, error.strerror or str(error), f"listener {endpoint}") from None
         self.listeners[endpoint.name] = listener
@@ -217,11 +219,11 @@ class Server:
         if suppressed is not None:
             logger.log(level, message, *values, extra=fields(suppressed=suppressed) if suppressed else None)
 
-    def start(self) -> None:
-        """Accept on every listener that does not yet."""
+    def start(self, dispatcher: Dispatcher) -> None:
+        """Accept on every listener that does not yet, for these APIs."""
         for listener in self.listeners.values():
             if not listener.started:
-                listener.start()
+                listener.start(dispatcher)
         if self._sweep is None:
             self._schedule_sweep()
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.produce.refusals import NotAdmitted
 from pylogd.coordinators.transactions.verifier import Operation, Question
@@ -91,7 +91,8 @@ class Admission:
         self._answered: asyncio.Future[None] | None = None
         self._default: Guard | None = None
         by_id = ctx.version >= 13
-        hosted = ctx.services.replicas.by_id if by_id else ctx.services.replicas.by_name
+        replicas = ctx.services.replicas
+        hosted: dict[Any, Partition] = replicas.by_id if by_id else replicas.by_name
         producers: dict[tuple[int, int], None] = {}
         for topic in request.topic_data:
             key = topic.topic_id if by_id else topic.name

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from pylogd.broker.network.context import CloseConnection
 from pylogd.broker.produce.acks import Acks
 from pylogd.broker.produce.refusals import NotAdmitted, refused, summary, with_leaders
-from pylogd.broker.replicas.leaders import missing_partition_code
 from pylogd.metadata.topic_names import INTERNAL_TOPICS
 from pylogd.protocol.batch import HEADER_SIZE, MAGIC_POS
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -38,7 +37,7 @@ def append(
     acks = request.acks
     now_ms = services.clock.now_ms()
     by_id = ctx.version >= 13
-    hosted = services.replicas.by_id if by_id else services.replicas.by_name
+    hosted: dict[Any, Partition] = services.replicas.by_id if by_id else services.replicas.by_name
     waiting: Acks | None = None
     failed = False
     topics: list[TopicProduceResponse] = []
@@ -50,7 +49,7 @@ def append(
             partition: Partition | None = hosted.get((key, index))
             try:
                 if partition is None:
-                    raise KafkaError(missing_partition_code(services, key, index))
+                    raise KafkaError(services.leaders.missing_code(key, index))
                 info = _append_to(partition, ctx, acks, data, admission, now_ms)
             except KafkaError as refusal:
                 failed = True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.broker.replicas.leaders import add_leader_endpoint, current_leader
+from pylogd.broker.network.client_endpoints import add_leader_endpoint
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -68,7 +68,7 @@ def with_leaders(ctx: RequestContext, response: ProduceResponse) -> ProduceRespo
         for answer in topic.partition_responses:
             if answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER:
                 key = topic.topic_id if ctx.version >= 13 else topic.name
-                leader, epoch = current_leader(ctx.services, key, answer.index)
+                leader, epoch = ctx.services.leaders.current(key, answer.index)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
     response.node_endpoints = list(endpoints.values())

@@ -14,6 +14,7 @@ from pylogd.broker.cluster.registration import BrokerLifecycle
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.driver import QuorumDriver
 from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.registrations import Endpoint
 from pylogd.protocol.uuids import to_text
 from pylogd.replication.fetchers import Fetchers
@@ -70,6 +71,7 @@ class RunningBroker:
         await self.running.__aenter__()
         self.running.controller.state.heartbeats.activate(self.running.controller.state.image, 0, BROKER_ID)
         self.channel = LocalChannel(self.running.controller)
+        self.metadata = LatestImage()
         self.publisher = MetadataPublisher(self)
         self.topic_creation = TopicCreation(self)
         files, clock, workers = self.running.driver.log.files, self.running.clock, self.running.workers

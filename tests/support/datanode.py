@@ -14,11 +14,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pylogd.broker.admin.telemetry import ClientTelemetry
+from pylogd.broker.admin.topic_creation import TopicCreation
 from pylogd.broker.cluster.producer_ids import ProducerIds
+from pylogd.broker.fetch.fetch_plan import FetchPlanner
 from pylogd.broker.fetch.fetch_sessions import FetchSessions
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
+from pylogd.broker.replicas.leaders import Leaders
+from pylogd.broker.services import Services
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.host import Host
 from pylogd.config.listeners import Endpoint
@@ -79,7 +83,6 @@ class DataNode:
         self.metadata = LatestImage()
         self.image = self.metadata.image
         self.channel = Channel()
-        self.kraft_version = 1
         self.producer_ids = ProducerIds(self)
         host = self.host = Host(
             self.broker_id, self.config, self.loop, self.clock, self.chance, self.files, self.workers, self.network
@@ -94,11 +97,12 @@ class DataNode:
             peers=Peers(self, "markers"),
         )
         self.verifier = TransactionVerifier(host, self.metadata, self.transactions, Peers(self, "add-partitions"))
-        self.telemetry = ClientTelemetry(self, random.Random(2))
+        self.telemetry = ClientTelemetry(self.config, self.clock, random.Random(2), self.metadata)
+        self.topic_creation = TopicCreation(self)
         self.sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)
         )
-        self.server = Server(self, self.network, self.config)
+        self.server = Server(self.network, self.config)
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self.port: int = self.call(self._start)
@@ -109,11 +113,34 @@ class DataNode:
 
     def _start(self) -> int:
         self.logs.open()
-        listener = self.server.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0), Dispatcher(self, SUPPORTED))
-        self.server.start()
+        listener = self.server.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
+        self.services = self._services()
+        self.dispatcher = Dispatcher(self.services, SUPPORTED)
+        self.server.start(self.dispatcher)
         endpoint = RegisteredEndpoint("PLAINTEXT", "127.0.0.1", listener.port)
         self.image.brokers[1] = Broker(1, 7, bytes(16), {"PLAINTEXT": endpoint}, {}, fenced=False)
         return listener.port
+
+    def _services(self) -> Services:
+        leaders = Leaders(self.broker_id, self.metadata, self.replicas, self.logs)
+        return Services(
+            self.host,
+            self.metadata,
+            lambda: 1,
+            cluster_id=self.cluster_id,
+            channel=self.channel,
+            logs=self.logs,
+            replicas=self.replicas,
+            leaders=leaders,
+            planner=FetchPlanner(self.broker_id, self.metadata, self.replicas, leaders),
+            sessions=self.sessions,
+            groups=self.groups,
+            transactions=self.transactions,
+            verifier=self.verifier,
+            producer_ids=self.producer_ids,
+            topic_creation=self.topic_creation,
+            telemetry=self.telemetry,
+        )
 
     def call(self, fn: Callable[..., T], *args: Any) -> T:
         """Run `fn` on the event loop and return its result."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from random import Random
 from typing import Any
 
 import pytest
+from pylogd.broker.admin.telemetry import ClientTelemetry
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.allocate_producer_ids import AllocateProducerIdsResponse
 from pylogd.protocol.messages.describe_log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
@@ -98,7 +100,8 @@ def test_describe_log_dirs_of_an_offline_directory(node: DataNode, client: Clien
 
 
 def test_telemetry_without_a_receiver(node: DataNode, client: Client) -> None:
-    clock = node.clock = ManualClock()
+    clock = ManualClock()
+    node.services.telemetry = ClientTelemetry(node.config, clock, Random(2), node.metadata)
     node.image.configs[(16, "sub")] = {"metrics": "org.apache,other", "interval.ms": "1000", "match": "client_id=ra.*"}
     node.image.configs[(16, "not-ours")] = {"metrics": "*", "match": "client_id=other"}
     given = client.ask(GetTelemetrySubscriptionsRequest(), 0)

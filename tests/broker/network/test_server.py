@@ -13,8 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.broker.handlers import SUPPORTED
-from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.config.listeners import Endpoint
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -236,8 +234,8 @@ def other_listener(node: DataNode, *, privileged: bool) -> int:
 
     def bind() -> int:
         endpoint = Endpoint("OTHER", "127.0.0.1", 0)
-        port: int = node.server.bind(endpoint, Dispatcher(node, SUPPORTED), privileged=privileged).port
-        node.server.start()
+        port: int = node.server.bind(endpoint, privileged=privileged).port
+        node.server.start(node.dispatcher)
         return port
 
     return node.call(bind)
