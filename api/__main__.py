@@ -18,13 +18,13 @@ def main() -> NoReturn:
 
 
 def _audit(arguments: list[str]) -> int:
-    from pylogd.audit.command import main
+    from pylogd.audit.audit_command import main
 
     return main(arguments)
 
 
 def _spark(arguments: list[str]) -> int:
-    from pylogd.spark_connector.command import main
+    from pylogd.spark_connector.spark_command import main
 
     return main(arguments)
 

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from pylogd.audit.compare import Block, Look, compare, judge, look, plan
 from pylogd.audit.model import PartitionReport, Replica, ReplicaReport, Report, Task
-from pylogd.audit.partition import check
+from pylogd.audit.partition_check import check
 from pylogd.audit.survey import NoDataDirectory, Survey, survey_or_reason
 
 

@@ -9,7 +9,7 @@ consumer groups), `audit` (the files of data directories, checked on a Spark clu
 Importing this package costs nothing: PySpark is imported by the first call that needs it.
 """
 
-from pylogd.spark_connector.errors import SetupError
 from pylogd.spark_connector.sessions import session
+from pylogd.spark_connector.setup_errors import SetupError
 
 __all__ = ["SetupError", "session"]

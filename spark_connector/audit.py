@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pylogd.audit import Report, audit
-from pylogd.audit.command import finish, parser
+from pylogd.audit.audit_command import finish, parser
 from pylogd.audit.progress import Progress
 
 if TYPE_CHECKING:

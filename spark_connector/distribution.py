@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from pylogd.spark_connector.errors import SetupError
 from pylogd.spark_connector.java import HIGHEST, LOWEST, find_java
 from pylogd.spark_connector.maven import Artifact, ResolutionError, resolve
+from pylogd.spark_connector.setup_errors import SetupError
 
 # The version starts at the last hyphen before a digit: log4j-1.2-api-2.24.3, guava-33.4.0-jre.
 _JAR = re.compile(r"(?P<name>.+)-(?P<version>\d[^/]*)\.jar")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pylogd.spark_connector.cache import cache_directory, locked
-from pylogd.spark_connector.errors import SetupError
+from pylogd.spark_connector.setup_errors import SetupError
 
 LOWEST = 17
 # From 24 on Java refuses a call (Subject.getSubject) that the Hadoop client in Spark 4.0 makes at every start.

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from pylogd.spark_connector.distribution import Distribution, distribution, kafka_jars
-from pylogd.spark_connector.errors import SetupError
 from pylogd.spark_connector.java import java_home
+from pylogd.spark_connector.setup_errors import SetupError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from pylogd.spark_connector.distribution import distribution, kafka_jars
-from pylogd.spark_connector.errors import SetupError
 from pylogd.spark_connector.java import java_home
+from pylogd.spark_connector.setup_errors import SetupError
 
 USAGE = """\
 usage: pylogd spark submit [OPTION ...] JOB [ARGUMENT ...]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from pylogd.spark_connector.pipelines.load import LoadError, load
-from pylogd.spark_connector.pipelines.settings import (
+from pylogd.spark_connector.pipelines.job_file import LoadError, load
+from pylogd.spark_connector.pipelines.job_settings import (
     Files,
     Ingest,
     Job,
@@ -26,9 +26,9 @@ from pylogd.spark_connector.pipelines.settings import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.spark_connector.pipelines.materialise import read_table
+    from pylogd.spark_connector.pipelines.kinds.materialise import read_table
+    from pylogd.spark_connector.pipelines.kinds.sink import read_parquet
     from pylogd.spark_connector.pipelines.runner import PipelineError, Summary, run
-    from pylogd.spark_connector.pipelines.sink import read_parquet
 
 __all__ = [
     "Files",
@@ -55,8 +55,8 @@ _WITH_SPARK = {
     "PipelineError": "runner",
     "Summary": "runner",
     "run": "runner",
-    "read_parquet": "sink",
-    "read_table": "materialise",
+    "read_parquet": "kinds.sink",
+    "read_table": "kinds.materialise",
 }
 
 

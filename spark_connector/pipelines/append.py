@@ -17,10 +17,10 @@ import json
 from typing import TYPE_CHECKING
 
 from pylogd.spark_connector.pipelines.folder import Folder
+from pylogd.spark_connector.pipelines.frames import header, with_headers
+from pylogd.spark_connector.pipelines.job_settings import Job
 from pylogd.spark_connector.pipelines.ledger import Batch
-from pylogd.spark_connector.pipelines.records import header, with_headers
-from pylogd.spark_connector.pipelines.settings import Job
-from pylogd.spark_connector.pipelines.topics import Offsets, Topics
+from pylogd.spark_connector.pipelines.topic_admin import Offsets, Topics
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 

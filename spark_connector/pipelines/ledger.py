@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pylogd.spark_connector.pipelines.folder import Folder
-from pylogd.spark_connector.pipelines.topics import Offsets, Topics
+from pylogd.spark_connector.pipelines.topic_admin import Offsets, Topics
 
 _FILE = "pylogd/batch.json"
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.spark_connector.pipelines import records
-from pylogd.spark_connector.pipelines.context import Context
+from pylogd.spark_connector.pipelines import frames
+from pylogd.spark_connector.pipelines.job_settings import ToTable
 from pylogd.spark_connector.pipelines.ledger import Batch
-from pylogd.spark_connector.pipelines.settings import ToTable
+from pylogd.spark_connector.pipelines.pipeline_context import Context
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:
@@ -30,5 +30,5 @@ def refuse(context: Context, settings: ToTable, parsed: DataFrame, batch: Batch)
             f"offset {first.offset} of partition {first.partition} of {settings.input}: {first.reason}; "
             "`dead_letter` names a topic where such records can go"
         )
-    context.append(settings.dead_letter, records.refused(parsed), batch)
+    context.append(settings.dead_letter, frames.refused(parsed), batch)
     context.tally.refused += count

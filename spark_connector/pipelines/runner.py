@@ -14,14 +14,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
-from pylogd.spark_connector.errors import innermost
 from pylogd.spark_connector.lag import publish_lag
-from pylogd.spark_connector.pipelines import ingest, materialise, replay, sink, transform
 from pylogd.spark_connector.pipelines.columns import ColumnError
-from pylogd.spark_connector.pipelines.context import PARSED, WRITTEN, Context, Plan, Tally
+from pylogd.spark_connector.pipelines.job_settings import AVAILABLE_NOW, Job, SettingError
+from pylogd.spark_connector.pipelines.kinds import ingest, materialise, replay, sink, transform
+from pylogd.spark_connector.pipelines.pipeline_context import PARSED, WRITTEN, Context, Plan, Tally
 from pylogd.spark_connector.pipelines.refusal import RecordError
-from pylogd.spark_connector.pipelines.settings import AVAILABLE_NOW, Job, SettingError
-from pylogd.spark_connector.pipelines.topics import TopicError, Topics
+from pylogd.spark_connector.pipelines.topic_admin import TopicError, Topics
+from pylogd.spark_connector.setup_errors import innermost
 from pyspark.errors import PySparkException
 
 if TYPE_CHECKING:

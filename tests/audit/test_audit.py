@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 from pylogd.audit import audit
-from pylogd.audit.command import main
+from pylogd.audit.audit_command import main
 from pylogd.audit.model import Kind
 from pylogd.protocol import batch as batches
 from pylogd.storage import checkpoint_file

@@ -20,7 +20,7 @@ from pylogd.audit.model import Kind
 from pylogd.protocol import batch as batches
 from pylogd.runtime.files import FileSystem
 from pylogd.spark_connector.audit import run
-from pylogd.spark_connector.command import main
+from pylogd.spark_connector.spark_command import main
 from pylogd.storage import checkpoint_file
 from support.loaded_cluster import SETTINGS, LoadedCluster
 from support.scale import scaled

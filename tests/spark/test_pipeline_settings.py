@@ -6,7 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from pylogd.spark_connector.command import main
 from pylogd.spark_connector.pipelines import (
     Files,
     Ingest,
@@ -18,6 +17,7 @@ from pylogd.spark_connector.pipelines import (
     Watermark,
     load,
 )
+from pylogd.spark_connector.spark_command import main
 
 JOB = """\
 checkpoints = "state"

@@ -12,7 +12,6 @@ from typing import Any
 
 import pytest
 from confluent_kafka import ConsumerGroupTopicPartitions
-from pylogd.spark_connector.command import main
 from pylogd.spark_connector.pipelines import (
     Files,
     Ingest,
@@ -30,6 +29,7 @@ from pylogd.spark_connector.pipelines import (
     run,
     runner,
 )
+from pylogd.spark_connector.spark_command import main
 from support.clients import Message
 from support.orders import PARTITIONS, SCHEMA, Orders
 from support.spark import Kafka, expected, summary

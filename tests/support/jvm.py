@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
-from pylogd.spark_connector.errors import SetupError
 from pylogd.spark_connector.java import find_java
 from pylogd.spark_connector.maven import Artifact, ResolutionError, resolve
+from pylogd.spark_connector.setup_errors import SetupError
 
 from support.paths import CACHE, SUPPORT, cache_lock
 

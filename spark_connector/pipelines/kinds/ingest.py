@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pylogd.spark_connector.pipelines import records
-from pylogd.spark_connector.pipelines.context import Context, Plan
-from pylogd.spark_connector.pipelines.settings import Ingest
+from pylogd.spark_connector.pipelines import frames
+from pylogd.spark_connector.pipelines.job_settings import Ingest
+from pylogd.spark_connector.pipelines.pipeline_context import Context, Plan
 
 
 def plan(context: Context, settings: Ingest) -> Plan:
@@ -14,5 +14,5 @@ def plan(context: Context, settings: Ingest) -> Plan:
     with context.blame("key"):
         rows.selectExpr(settings.key or "NULL")
     with context.blame("value"):
-        outgoing = records.outgoing(rows, settings.key, settings.value)
+        outgoing = frames.outgoing(rows, settings.key, settings.value)
     return context.to_topic(settings.output, outgoing)

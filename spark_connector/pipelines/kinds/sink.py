@@ -12,13 +12,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pylogd.spark_connector.pipelines import records
+from pylogd.spark_connector.pipelines import frames
 from pylogd.spark_connector.pipelines.columns import merge
-from pylogd.spark_connector.pipelines.context import Context, Plan
 from pylogd.spark_connector.pipelines.folder import Folder
+from pylogd.spark_connector.pipelines.job_settings import Sink, Watermark
 from pylogd.spark_connector.pipelines.ledger import Batch
+from pylogd.spark_connector.pipelines.pipeline_context import Context, Plan
 from pylogd.spark_connector.pipelines.refusal import refuse
-from pylogd.spark_connector.pipelines.settings import Sink, Watermark
 from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
@@ -33,9 +33,9 @@ _STAGING = "_staging"
 def plan(context: Context, settings: Sink) -> Plan:
     """Each batch becomes files of the table; what cannot be used or is late is refused."""
     with context.blame("schema"):
-        parsed = records.parse(context.stream(settings), settings)
+        parsed = frames.parse(context.stream(settings), settings)
     with context.blame("sql"):
-        columns = records.query(records.usable(parsed), settings.sql)
+        columns = frames.query(frames.usable(parsed), settings.sql)
     with context.blame("partition_by"):
         columns.select(*settings.partition_by)
     if settings.watermark:
@@ -50,7 +50,7 @@ def plan(context: Context, settings: Sink) -> Plan:
         marked = late(rows, settings.watermark, batch.event_time_ms).persist()
         try:
             refuse(context, settings, marked, batch)
-            written = records.query(records.usable(marked), settings.sql)
+            written = frames.query(frames.usable(marked), settings.sql)
             context.tally.written += _publish(table, written, settings.partition_by, batch)
             context.ledger.finish(batch, _latest(marked, settings.watermark))
         finally:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from pylogd.spark_connector.pipelines import records
-from pylogd.spark_connector.pipelines.context import PARSED, Context, Plan
-from pylogd.spark_connector.pipelines.settings import Transform
+from pylogd.spark_connector.pipelines import frames
+from pylogd.spark_connector.pipelines.job_settings import Transform
+from pylogd.spark_connector.pipelines.pipeline_context import PARSED, Context, Plan
 from pyspark.sql import functions as F
 
 
 def plan(context: Context, settings: Transform) -> Plan:
     """The rows of the query, each a record; what does not parse is counted and left out."""
     with context.blame("schema"):
-        parsed = records.parse(context.stream(settings), settings)
+        parsed = frames.parse(context.stream(settings), settings)
     # An aggregation sees only what parsed; the others are counted, for the summary.
     parsed = parsed.observe(PARSED, F.count("reason").alias("refused"))
-    rows = records.usable(parsed)
+    rows = frames.usable(parsed)
     if settings.watermark:
         with context.blame("watermark"):
             rows = rows.withWatermark(settings.watermark.column, settings.watermark.delay)
@@ -22,11 +22,11 @@ def plan(context: Context, settings: Transform) -> Plan:
         with context.blame(f"tables.{name}"):
             context.files(files, streaming=False).createOrReplaceTempView(name)
     with context.blame("sql"):
-        result = records.query(rows, settings.sql)
+        result = frames.query(rows, settings.sql)
     with context.blame("key"):
         result.selectExpr(settings.key or "NULL")
     with context.blame("value"):
-        outgoing = records.outgoing(result, settings.key, settings.value)
+        outgoing = frames.outgoing(result, settings.key, settings.value)
     # Spark wants one of these for an aggregation.
     aggregated = settings.watermark is not None or settings.mode != "append"
     return context.to_topic(settings.output, outgoing, settings.mode, aggregated=aggregated)

@@ -12,8 +12,8 @@ import sys
 import threading
 import time
 
-from pylogd.spark_connector.pipelines.load import LoadError, load
-from pylogd.spark_connector.pipelines.settings import Job, SettingError
+from pylogd.spark_connector.pipelines.job_file import LoadError, load
+from pylogd.spark_connector.pipelines.job_settings import Job, SettingError
 
 # A result must not depend on the time zone of the machine, and a bar that rewrites its line not on a log's width.
 DEFAULTS = {

@@ -10,11 +10,11 @@ import dataclasses
 import json
 from typing import Any
 
-from pylogd.spark_connector.pipelines import records
-from pylogd.spark_connector.pipelines.context import Context, Plan
+from pylogd.spark_connector.pipelines import frames
 from pylogd.spark_connector.pipelines.folder import Folder
-from pylogd.spark_connector.pipelines.settings import Replay
-from pylogd.spark_connector.pipelines.topics import Offsets
+from pylogd.spark_connector.pipelines.job_settings import Replay
+from pylogd.spark_connector.pipelines.pipeline_context import Context, Plan
+from pylogd.spark_connector.pipelines.topic_admin import Offsets
 from pyspark.sql import functions as F
 
 _FILE = "pylogd/range.json"
@@ -31,7 +31,7 @@ def plan(context: Context, settings: Replay) -> Plan:
         with context.blame("where"):
             rows = rows.where(settings.where)
     columns = ["key", "value", "headers", *(["partition"] if settings.keep_partitions else [])]
-    outgoing = records.with_headers(rows, *records.origin()).select(*columns)
+    outgoing = frames.with_headers(rows, *frames.origin()).select(*columns)
 
     def over(progress: dict[str, Any]) -> bool:
         reached = json.loads(progress["sources"][0]["endOffset"])[settings.input]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from pylogd.spark_connector.pipelines.settings import Parser
+from pylogd.spark_connector.pipelines.job_settings import Parser
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StringType, StructField, StructType
 

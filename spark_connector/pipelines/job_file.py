@@ -23,7 +23,7 @@ from typing import Any, TypeVar
 
 from pylogd.config.config_error import did_you_mean
 from pylogd.config.toml_lines import toml_lines
-from pylogd.spark_connector.pipelines.settings import KINDS, Files, Job, Pipeline, SettingError
+from pylogd.spark_connector.pipelines.job_settings import KINDS, Files, Job, Pipeline, SettingError
 
 T = TypeVar("T")
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import importlib
 import sys
 
-from pylogd.spark_connector.errors import SetupError
+from pylogd.spark_connector.setup_errors import SetupError
 
 COMMANDS = {
-    "run": ("pylogd.spark_connector.pipelines.command", "run the pipelines that a TOML file declares"),
+    "run": ("pylogd.spark_connector.pipelines.run_command", "run the pipelines that a TOML file declares"),
     "audit": ("pylogd.spark_connector.audit", "check the files of data directories and compare replicas"),
     "submit": ("pylogd.spark_connector.submit", "run a Spark job with the Kafka source that matches"),
 }

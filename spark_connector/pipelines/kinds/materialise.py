@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.spark_connector.pipelines import records
-from pylogd.spark_connector.pipelines.context import Context, Plan
+from pylogd.spark_connector.pipelines import frames
+from pylogd.spark_connector.pipelines.job_settings import Materialise
+from pylogd.spark_connector.pipelines.pipeline_context import Context, Plan
 from pylogd.spark_connector.pipelines.refusal import refuse
-from pylogd.spark_connector.pipelines.settings import Materialise
 from pylogd.spark_connector.pipelines.table import KEY, PLACE, TOMBSTONE, Table, latest
 from pyspark.sql import functions as F
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def plan(context: Context, settings: Materialise) -> Plan:
     """Each batch is merged into the table; what cannot be used is refused."""
     with context.blame("schema"):
-        parsed = records.parse(context.stream(settings), settings, tombstones=True)
+        parsed = frames.parse(context.stream(settings), settings, tombstones=True)
     with context.blame("key"):
         parsed = parsed.withColumn(KEY, F.expr(settings.key))
     no_key = F.when(F.col(KEY).isNull(), F.lit("there is no key"))

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pylogd.audit.model import Report
-from pylogd.audit.output import write_json_lines, write_table
 from pylogd.audit.progress import Progress
+from pylogd.audit.report_output import write_json_lines, write_table
 from pylogd.audit.run import audit
 from pylogd.audit.survey import NoDataDirectory
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 from pylogd.spark_connector.pipelines.append import append, kept
 from pylogd.spark_connector.pipelines.columns import ColumnError
 from pylogd.spark_connector.pipelines.folder import Folder
+from pylogd.spark_connector.pipelines.job_settings import Files, Job, Pipeline, Reader, SettingError
 from pylogd.spark_connector.pipelines.ledger import Batch, Ledger
-from pylogd.spark_connector.pipelines.settings import Files, Job, Pipeline, Reader, SettingError
-from pylogd.spark_connector.pipelines.topics import Offsets, TopicError, Topics
+from pylogd.spark_connector.pipelines.topic_admin import Offsets, TopicError, Topics
 from pyspark.sql import functions as F
 
 if TYPE_CHECKING:

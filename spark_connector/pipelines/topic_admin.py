@@ -5,8 +5,8 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from pylogd.spark_connector.errors import innermost
-from pylogd.spark_connector.pipelines.settings import Job, Position, Topic
+from pylogd.spark_connector.pipelines.job_settings import Job, Position, Topic
+from pylogd.spark_connector.setup_errors import innermost
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
