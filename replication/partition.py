@@ -4,8 +4,7 @@ The high watermark is the smallest log end among the in-sync replicas and never 
 `flush.messages=1` the leader counts as far as its log is flushed, and every acknowledgement, acks=1 included, waits for
 that: durable means flushed. The log asks for its flushes itself and tells when one is done.
 
-The log of a partition may be opened on first use only: `log` is then an empty slot until somebody reads it, so that a
-broker with thousands of partitions starts at once, and the hot path pays nothing for it.
+The log of a partition may be opened on first use only, so that a broker with thousands of partitions starts at once.
 
 State changes come from the committed cluster image only, through `become_leader` and `become_follower`; a coordinator
 that lives on a partition listens to them.
@@ -15,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from struct import Struct
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.batch import parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -27,6 +26,8 @@ from pylogd.storage.validation import Origin
 if TYPE_CHECKING:
     from pylogd.replication.replicas import Replicas
     from pylogd.storage.log.log import AppendInfo, Log
+    from pylogd.storage.log.log_state import LogState
+    from pylogd.storage.producers.verification_guard import Guard
 
 _base_offset = Struct(">q").unpack_from
 NO_LEADER = -1
@@ -38,6 +39,7 @@ class Partition:
     """One hosted replica."""
 
     __slots__ = (
+        "_log",
         "_open",
         "_replicas",
         "epoch_start_offset",
@@ -48,7 +50,6 @@ class Partition:
         "leader",
         "leader_epoch",
         "listeners",
-        "log",
         "maximal_isr",
         "name",
         "offline",
@@ -69,7 +70,8 @@ class Partition:
         self.index = index
         self.name = f"{topic}-{index}"
         self.topic_id = topic_id
-        self.log: Log
+        #: None until it is opened, by `_open`.
+        self._log: Log | None = None
         self._open: Callable[[], Log] | None = None
         self.leader = NO_LEADER
         self.is_leader = False
@@ -91,22 +93,25 @@ class Partition:
         if callable(log):
             self._open = log
         else:
-            self.log = log
-            log.on_flushed = self._flushed
+            self._log = log
+            log.flush_listeners.append(self._flushed)
 
-    def __getattr__(self, name: str) -> Any:
-        """Only called for the empty slot `log`: opens it now. KafkaError when its directory is offline."""
-        if name != "log" or self._open is None:
-            raise AttributeError(name)
+    @property
+    def log(self) -> Log:
+        """The log, opened now if nobody has used it yet. KafkaError when its directory is offline."""
+        return self._log or self._opened()
+
+    def _opened(self) -> Log:
+        assert self._open is not None
         log = self._open()
         self._open = None
-        self.log = log
-        log.on_flushed = self._flushed
+        self._log = log
+        log.flush_listeners.append(self._flushed)
         if self.is_leader:
             self._lead(log)
         return log
 
-    def _flushed(self, log: Log) -> None:
+    def _flushed(self, log: LogState) -> None:
         if self.is_leader:
             self.advance()
         elif self._replicas.follower_flushed is not None:
@@ -139,11 +144,11 @@ class Partition:
             self.leader = me
             self.is_leader = not self.offline
             self.leader_epoch = epoch
-            if self._open is None and not self.offline:
+            if self._log is not None and not self.offline:
                 self._lead(self.log, new_leader)
             else:
                 self._start_followers(-1, True)
-        elif self._open is None:
+        elif self._log is not None:
             self.advance()
         if starts and self.is_leader:
             for listener in tuple(self.listeners):
@@ -202,6 +207,8 @@ class Partition:
         """The replica leaves this broker (topic deleted, or moved away)."""
         led, self.is_leader = self.is_leader, False
         self.leader = NO_LEADER
+        if self._log is not None:
+            self._log.flush_listeners.remove(self._flushed)
         self.waiters.fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         if led:
             for listener in tuple(self.listeners):
@@ -270,10 +277,20 @@ class Partition:
     # -- moving
 
     def append(
-        self, records: memoryview, *, acks: int = 1, now_ms: int, origin: Origin = Origin.CLIENT, **options: Any
+        self,
+        records: memoryview,
+        *,
+        acks: int = 1,
+        now_ms: int,
+        origin: Origin = Origin.CLIENT,
+        version: int = 13,
+        transaction_version: int = 0,
+        guard: Guard | None = None,
     ) -> AppendInfo:
-        """Append one batch as the leader; KafkaError when it is refused."""
-        log = self.log
+        """Append one batch as the leader; KafkaError when it is refused. `version` is that of the Produce request,
+        `transaction_version` that of the transaction a marker ends, `guard` what the transaction's coordinator was
+        asked under."""
+        log = self._log or self._opened()
         if not self.is_leader:
             if self.offline:
                 raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"Partition {self.name} is in an offline log directory")
@@ -284,7 +301,15 @@ class Partition:
                 f"The size of the current ISR : {len(self.isr)} is insufficient to satisfy the min.isr requirement of "
                 f"{self.min_isr} for partition {self.name}, live replica(s) broker.id are : {set(self.isr)}",
             )
-        info = log.append_as_leader(records, self.leader_epoch, origin=origin, now_ms=now_ms, **options)
+        info = log.append_as_leader(
+            records,
+            self.leader_epoch,
+            now_ms=now_ms,
+            origin=origin,
+            version=version,
+            transaction_version=transaction_version,
+            guard=guard,
+        )
         self.advance()
         return info
 
@@ -293,7 +318,7 @@ class Partition:
         replica has, and wake who waits."""
         if not self.is_leader:
             return
-        log = self.log
+        log = self._log or self._opened()
         waiters = self.waiters
         mark = log.log_end_offset if log.config.flush_messages != 1 else log.flushed_offset
         if self.followers:

@@ -20,7 +20,7 @@ class Log:
         self.config = SimpleNamespace(flush_messages=1 << 62, min_insync_replicas=1)
         self.log_start_offset = self.log_end_offset = self.high_watermark = self.flushed_offset = 0
         self.epochs = SimpleNamespace(assign=lambda epoch, offset: None)
-        self.on_flushed: Any = None
+        self.flush_listeners: list[Any] = []
 
 
 class Leader:

@@ -54,9 +54,9 @@ class Log:
         self.log_start_offset = self.log_end_offset = self.high_watermark = self.flushed_offset = 0
         self.assigned: list[tuple[int, int]] = []
         self.epochs = SimpleNamespace(assign=lambda epoch, offset: self.assigned.append((epoch, offset)))
-        self.on_flushed: Any = None
+        self.flush_listeners: list[Any] = []
 
-    def append_as_leader(self, records: Any, epoch: int, *, origin: Any, now_ms: int) -> Any:
+    def append_as_leader(self, records: Any, epoch: int, *, now_ms: int, **options: Any) -> Any:
         self.log_end_offset += 1
         return SimpleNamespace(base_offset=self.log_end_offset - 1, last_offset=self.log_end_offset - 1)
 
@@ -180,7 +180,8 @@ def test_flushed_gates_the_watermark(partition: Partition, log: Log) -> None:
     partition.when_flushed(1, 1, NEVER_S, durable)
     assert partition.high_watermark == 0
     log.flushed_offset = 1
-    log.on_flushed(log)
+    for listener in log.flush_listeners:
+        listener(log)
     assert partition.high_watermark == 1
     assert waiting.codes == durable.codes == [(0, ErrorCode.NONE)]
 

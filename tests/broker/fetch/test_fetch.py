@@ -396,7 +396,7 @@ def test_a_cold_start_of_a_read_is_found_by_a_worker(node: DataNode, client: Cli
             super().warm()
             threads.append(threading.current_thread().name)
 
-    node.partition("t").log = Cold()
+    node.partition("t")._log = Cold()
     assert values(only(client.ask(fetch_request("t", 3), 12)).records)[0] == b"000003" * 20
     assert len(threads) == 1
     assert "worker" in threads[0]

@@ -25,7 +25,7 @@ from pylogd.rpc.caller import Caller
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.deferred import Deferred
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log_config import LogConfig
 from pylogd.storage.recovery.loading import open_log
 
