@@ -156,7 +156,7 @@ class Node:
         self.cleaner = LogCleaner(
             self.logs.loaded, self.files, self.clock, self.workers, CleanerConfig.from_values(config)
         )
-        self.logs.on_truncated = self.cleaner.truncated
+        self.logs.truncation_listeners.append(self.cleaner.truncated)
         config.subscribe(self._config_changed)
         #: Done when the node cannot go on; whoever runs it stops it then.
         self.failure: asyncio.Future[str] = self.loop.create_future()

@@ -85,8 +85,7 @@ async def _run(loop: asyncio.AbstractEventLoop, config: BrokerConfig, version: s
 async def _failed(node: Node, failure: BaseException) -> int:
     """A start that failed: one line for what a user can cause, a traceback for what only we can."""
     from pylogd.controller.raft.log_view import LogFull
-    from pylogd.storage.directories.directory import DirectoryInUse
-    from pylogd.storage.directories.log_manager import DuplicatePartition, NoDirectory
+    from pylogd.storage.directories.directory import DirectoryInUse, DuplicatePartition, NoDirectory
 
     if isinstance(failure, FormatError | DirectoryInUse | DuplicatePartition | NoDirectory | LogFull):
         message = str(failure)

@@ -19,9 +19,9 @@ from pylogd.protocol.uuids import METADATA_TOPIC_ID
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
-from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.log.flush_plan import FlushableLog
 from pylogd.storage.log.log import FlushPlan
-from pylogd.storage.log.log_state import LogState
+from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log_config import LogConfig
 from pylogd.storage.recovery.loading import open_log
 from pylogd.storage.validation import Origin
@@ -83,12 +83,12 @@ class MetadataEnvironment(LogEnvironment):
     def later(self, delay_ms: int, job: Callable[[], None]) -> None:
         self._loop.call_later(delay_ms / 1000, self._workers.offload, job)
 
-    def failed(self, log: LogState, action: str, error: OSError) -> None:
+    def failed(self, log: FlushableLog, action: str, error: OSError) -> None:
         super().failed(log, action, error)
         logger.error("the metadata log in %s failed on %s: %s", log.directory, action, error)
         self._on_failure(error)
 
-    def disk_full(self, log: LogState, error: OSError) -> None:
+    def disk_full(self, log: FlushableLog, error: OSError) -> None:
         if not self._full:
             self._full = True
             logger.error(
@@ -97,7 +97,7 @@ class MetadataEnvironment(LogEnvironment):
                 error,
             )
 
-    def disk_has_room(self, log: LogState) -> None:
+    def disk_has_room(self, log: FlushableLog) -> None:
         if self._full:
             self._full = False
             logger.info("the metadata log in %s has room again", log.directory)

@@ -1,59 +1,15 @@
-"""What a log needs from the world around it: files, time, chance, and somebody to do later what must not be done
-now."""
+"""What everything in storage needs from the world around it: files, time and chance."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 
-if TYPE_CHECKING:
-    from pylogd.storage.log.log_state import LogState
 
-
-class LogEnvironment:
-    """The default does at once, in the caller, what the manager puts on timers and worker threads, except deletions:
-    those wait in `pending` until `run_pending()`, so that a single log can be used without an event loop."""
-
+class StorageEnvironment:
     def __init__(self, files: FileSystem, clock: Clock, chance: random.Random | None = None) -> None:
         self.files = files
         self.clock = clock
         self.chance = chance if chance is not None else random.Random(0)
-        self.pending: list[Callable[[], None]] = []
-
-    def later(self, delay_ms: int, job: Callable[[], None]) -> None:
-        """Runs `job`, which may block, after the delay and off the event loop."""
-        self.pending.append(job)
-
-    def request_flush(self, log: LogState, up_to: int | None = None) -> None:
-        """Brings the log's flushed offset up to `up_to`, or to what is its log end now."""
-        log.flush(up_to)
-
-    def recovery_point_lowered(self, log: LogState) -> None:
-        """The log is about to be cut below its recovery point. A checkpoint that still names the old one would let a
-        crash skip segments that were written after the cut and never flushed."""
-
-    def truncated(self, log: LogState, offset: int) -> None:
-        """The log was cut at `offset`; what comes there from now on is new."""
-
-    def start_writeback(self, log: LogState, position: int, size: int) -> None:
-        """Starts write-out of this part of the active segment."""
-        log.active.file.start_writeback(position, size)
-
-    def failed(self, log: LogState, action: str, error: OSError) -> None:
-        """An I/O error that is not a full disk: nothing in that directory can be trusted any more."""
-        log.offline = True
-
-    def disk_full(self, log: LogState, error: OSError) -> None:
-        """A write was refused for lack of space and undone."""
-
-    def disk_has_room(self, log: LogState) -> None:
-        """A write succeeded in a log that was refused before."""
-
-    def run_pending(self) -> None:
-        jobs, self.pending = self.pending, []
-        for job in jobs:
-            job()

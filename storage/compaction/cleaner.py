@@ -26,8 +26,8 @@ from pylogd.storage.checkpoint_file import TopicPartition
 from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob, LastRecord, Source
 from pylogd.storage.compaction.compactor import CompactionFailed, Compactor, ProcessCompactor
 from pylogd.storage.compaction.dirtiness import LogToClean, closed_segments, examine
+from pylogd.storage.log.flush_plan import FlushableLog
 from pylogd.storage.log.log import DISK_FULL_ERRORS, Log
-from pylogd.storage.log.log_state import LogState
 from pylogd.storage.segments.segment import CLEANED_SUFFIX, Segment
 
 logger = logging.getLogger(__name__)
@@ -314,7 +314,7 @@ class LogCleaner:
             path = f"{directory}/{checkpoint_file.CLEANER_OFFSET}"
             await self._workers.offload(checkpoint_file.write_offsets, self._files, path, table)
 
-    def truncated(self, log: LogState, offset: int) -> None:
+    def truncated(self, log: FlushableLog, offset: int) -> None:
         """The log was cut: what comes at and behind `offset` from now on has never been compacted."""
         directory = os.path.dirname(log.directory)
         table = self._table(directory)

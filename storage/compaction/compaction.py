@@ -29,7 +29,7 @@ from pylogd.protocol.control import ControlType, control_type
 from pylogd.protocol.records import RawRecord, append_moved, walk
 from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob, CompactionStats, Source
 from pylogd.storage.compaction.offset_map import OffsetMap
-from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.environment import StorageEnvironment
 from pylogd.storage.segments.scan import scan_batches
 from pylogd.storage.segments.segment import CLEANED_SUFFIX, RELATIVE_OFFSET_MAX, Segment
 from pylogd.storage.segments.txnindex import AbortedTxn, TransactionIndex
@@ -37,7 +37,9 @@ from pylogd.storage.segments.txnindex import AbortedTxn, TransactionIndex
 _WRITE_BYTES = 1 << 20
 
 
-def compact(environment: LogEnvironment, job: CompactionJob, spent: Callable[[int], None]) -> Iterator[CleanedGroup]:
+def compact(
+    environment: StorageEnvironment, job: CompactionJob, spent: Callable[[int], None]
+) -> Iterator[CleanedGroup]:
     """Yields a group whenever its segment is complete. `spent` hears of every read and write: it may sleep to hold a
     rate, and stops the work by raising; unfinished files are removed then, and also when the iterator is closed
     early."""
@@ -122,7 +124,7 @@ class _Transactions:
 
 
 class _Compaction:
-    def __init__(self, environment: LogEnvironment, job: CompactionJob, spent: Callable[[int], None]) -> None:
+    def __init__(self, environment: StorageEnvironment, job: CompactionJob, spent: Callable[[int], None]) -> None:
         self._environment = environment
         self._files = environment.files
         self._job = job

@@ -14,13 +14,13 @@ from pylogd.runtime.processes import Parent, serve
 from pylogd.runtime.throttle import Throttle
 from pylogd.storage.compaction.compaction import compact
 from pylogd.storage.compaction.compaction_job import CompactionJob
-from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.environment import StorageEnvironment
 from pylogd.storage.segments.scan import CorruptLog
 
 
 def handle(job: CompactionJob, parent: Parent) -> None:
     clock = Clock()
-    environment = LogEnvironment(FileSystem(), clock)
+    environment = StorageEnvironment(FileSystem(), clock)
     groups = compact(environment, job, Throttle(job.io_bytes_per_second, clock))
     try:
         for group in groups:

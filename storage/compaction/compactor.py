@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob
-from pylogd.storage.environment import LogEnvironment
+from pylogd.storage.environment import StorageEnvironment
 
 if TYPE_CHECKING:
     from pylogd.runtime.processes import Child
@@ -30,7 +30,7 @@ class Compactor(Protocol):
 
 
 class InlineCompactor:
-    def __init__(self, environment: LogEnvironment) -> None:
+    def __init__(self, environment: StorageEnvironment) -> None:
         self._environment = environment
 
     async def run(self, job: CompactionJob, swap: Swap) -> bool:

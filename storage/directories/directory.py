@@ -39,6 +39,14 @@ class DirectoryInUse(Exception):
     """Another broker has the directory; the message names it and what to do."""
 
 
+class DuplicatePartition(Exception):
+    """The same partition is in two directories."""
+
+
+class NoDirectory(Exception):
+    """No log directory is usable."""
+
+
 class LogDirectory:
     """`failure` is None while the directory is online."""
 

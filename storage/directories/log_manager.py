@@ -20,8 +20,17 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import DISK_FULL_ERRORS, FileSystem
 from pylogd.runtime.workers import Workers
-from pylogd.storage.directories.directory import DELETE_SUFFIX, STRAY_SUFFIX, LogDirectory, TopicPartition, aside_name
-from pylogd.storage.directories.directory_environment import DirectoryEnvironment
+from pylogd.storage.directories.directory import (
+    DELETE_SUFFIX,
+    STRAY_SUFFIX,
+    DuplicatePartition,
+    LogDirectory,
+    NoDirectory,
+    TopicPartition,
+    aside_name,
+)
+from pylogd.storage.directories.directory_environment import DirectoryEnvironment, TruncationListener
+from pylogd.storage.directories.directory_jobs import DirectoryJobs
 from pylogd.storage.directories.directory_recovery import recover_directory
 from pylogd.storage.directories.maintenance import SYNC_TOGETHER_MIN, Maintenance
 from pylogd.storage.directories.manager_settings import ManagerSettings
@@ -34,7 +43,6 @@ from pylogd.storage.recovery.loading import InconsistentTopicId
 
 if TYPE_CHECKING:
     from pylogd.storage.log.log import Log
-    from pylogd.storage.log.log_state import LogState
 
 logger = logging.getLogger(__name__)
 
@@ -65,16 +73,29 @@ class LogManager:
         self.config_for = config_for if config_for is not None else _default_config
         self.on_directory_failure = on_directory_failure
         #: Told of every log that is cut, and where.
-        self.on_truncated: Callable[[LogState, int], None] | None = None
-        self.flusher = Flusher(workers)
-        self.checkpoints = Checkpoints(self)
-        self.maintenance = Maintenance(self)
+        self.truncation_listeners: list[TruncationListener] = []
         self.directories = [LogDirectory(files, path) for path in paths]
+        self.flusher = Flusher(workers)
+        self.jobs = DirectoryJobs(loop, workers, self.directory_failed)
+        self.checkpoints = Checkpoints(loop, self.directories, self.jobs, self.peek)
+        self.maintenance = Maintenance(self)
         self.closed = False
-        self._environments = {directory.path: DirectoryEnvironment(self, directory) for directory in self.directories}
+        self._environments = {directory.path: self._environment(directory) for directory in self.directories}
         self._logs: dict[TopicPartition, Log] = {}
         self._homes: dict[TopicPartition, LogDirectory] = {}
-        self._tasks: set[asyncio.Future[None]] = set()
+
+    def _environment(self, directory: LogDirectory) -> DirectoryEnvironment:
+        return DirectoryEnvironment(
+            directory,
+            self.files,
+            self.clock,
+            self.chance,
+            jobs=self.jobs,
+            flusher=self.flusher,
+            checkpoints=self.checkpoints,
+            truncation_listeners=self.truncation_listeners,
+            directory_failed=self.directory_failed,
+        )
 
     # -- opening
 
@@ -312,33 +333,7 @@ class LogManager:
             directory.remove(name)
             logger.info("removed %s/%s", directory.path, name)
 
-        self.later(self.settings.file_delete_delay_ms, directory, remove)
-
-    def later(self, delay_ms: int, directory: LogDirectory, job: Callable[[], None]) -> None:
-        """Runs `job` in a worker after the delay; its I/O error is the directory's."""
-
-        def begin() -> None:
-            if not self.closed and directory.online:
-                self.offload(directory, "deleting", job)
-
-        self.loop.call_later(delay_ms / 1000, begin)
-
-    def offload(self, directory: LogDirectory, action: str, job: Callable[[], None]) -> asyncio.Future[None]:
-        """Runs `job` in a worker and waits for it at shutdown; its I/O error takes the directory offline."""
-        task = self.workers.offload(job)
-        self._tasks.add(task)
-
-        def done(finished: asyncio.Future[None]) -> None:
-            self._tasks.discard(finished)
-            error = None if finished.cancelled() else finished.exception()
-            if isinstance(error, OSError):
-                if error.errno not in DISK_FULL_ERRORS:
-                    self.directory_failed(directory, f"{action}: {error}")
-            elif error is not None:
-                logger.error("%s in %s", action, directory.path, exc_info=error)
-
-        task.add_done_callback(done)
-        return task
+        self.jobs.later(self.settings.file_delete_delay_ms, directory, remove)
 
     # -- failure
 
@@ -362,11 +357,10 @@ class LogManager:
         """Orderly stop: everything is flushed, checkpointed and closed, and a marker says so."""
         if self.closed:
             return
-        self.closed = True
+        self.closed = self.jobs.closed = True
         self.maintenance.stop()
         await self.flusher.drain()
-        if self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self.jobs.drain()
         await asyncio.gather(
             *(self._close_directory(directory, broker_epoch) for directory in self.directories if directory.online)
         )
@@ -398,7 +392,7 @@ class LogManager:
 
     def abandon(self) -> None:
         """For tests and a second signal: lets go of everything without writing, as a crash would."""
-        self.closed = True
+        self.closed = self.jobs.closed = True
         self.maintenance.stop()
         for log in self._logs.values():
             log.close_handles()
@@ -407,14 +401,6 @@ class LogManager:
     def _unlock(self) -> None:
         for directory in self.directories:
             directory.unlock()
-
-
-class DuplicatePartition(Exception):
-    """The same partition is in two directories."""
-
-
-class NoDirectory(Exception):
-    """No log directory is usable."""
 
 
 def _default_config(topic: str) -> LogConfig:

@@ -135,7 +135,7 @@ class Maintenance:
             part = by_directory.get(directory.path)
             if part:
                 job = partial(self._name, directory, part)
-                self._manager.offload(directory, "writing partition.metadata", job).add_done_callback(done)
+                self._manager.jobs.offload(directory, "writing partition.metadata", job).add_done_callback(done)
 
     def _name(self, directory: LogDirectory, logs: list[Log]) -> None:
         """Worker. Many files share one sync. A stop leaves the rest to the closing of each log."""

@@ -20,7 +20,9 @@ from pylogd.storage import checkpoint_file
 from pylogd.storage.directories.directory import LogDirectory, TopicPartition
 
 if TYPE_CHECKING:
-    from pylogd.storage.directories.log_manager import LogManager
+    import asyncio
+
+    from pylogd.storage.directories.directory_jobs import DirectoryJobs
     from pylogd.storage.log.log import Log
 
 Offsets = dict[TopicPartition, int]
@@ -43,8 +45,19 @@ class _Table:
 
 
 class Checkpoints:
-    def __init__(self, manager: LogManager) -> None:
-        self._manager = manager
+    """`loaded` gives the log of a partition if it is in memory."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        directories: list[LogDirectory],
+        jobs: DirectoryJobs,
+        loaded: Callable[[TopicPartition], Log | None],
+    ) -> None:
+        self._loop = loop
+        self._directories = directories
+        self._jobs = jobs
+        self._loaded = loaded
         self._tables: dict[tuple[str, str], _Table] = {}
         self._rewriting: set[str] = set()
 
@@ -55,14 +68,14 @@ class Checkpoints:
 
     async def write_changed(self, name: str) -> None:
         """One round over all directories; unchanged files are left alone."""
-        for directory in self._manager.directories:
+        for directory in self._directories:
             if not directory.online:
                 continue
             offsets = self._offsets(directory, name)
             table = self._table(directory, name)
             if table.on_disk != offsets or table.stale:
                 job = self._job(directory, name, offsets)
-                await self._manager.offload(directory, f"writing {name}", job)
+                await self._jobs.offload(directory, f"writing {name}", job)
 
     def _job(self, directory: LogDirectory, name: str, offsets: Offsets) -> Callable[[], None]:
         table = self._table(directory, name)
@@ -98,15 +111,15 @@ class Checkpoints:
             self._table(directory, name).stale.add(key)
         if directory.path not in self._rewriting:
             self._rewriting.add(directory.path)
-            self._manager.loop.call_soon(self._rewrite, directory)
+            self._loop.call_soon(self._rewrite, directory)
 
     def _rewrite(self, directory: LogDirectory) -> None:
         """One write for all partitions that went in this turn of the loop."""
         self._rewriting.discard(directory.path)
-        if directory.online and not self._manager.closed:
+        if directory.online and not self._jobs.closed:
             for name in NAMES:
                 job = self._job(directory, name, self._offsets(directory, name))
-                self._manager.offload(directory, f"writing {name}", job)
+                self._jobs.offload(directory, f"writing {name}", job)
 
     def before_creation(self, directory: LogDirectory, key: TopicPartition) -> None:
         """Waits for the lines of an earlier partition of this name to be gone."""
@@ -132,7 +145,7 @@ class Checkpoints:
         """Loaded logs by what they say now, the others by what the checkpoint said when the broker started."""
         offsets: Offsets = {}
         for key in directory.partitions:
-            log = self._manager.peek(key)
+            log = self._loaded(key)
             value = before.get(key) if log is None else offset(log)
             if value is not None:
                 offsets[key] = value

@@ -350,7 +350,7 @@ class Appending(LogState):
 
     def _start_writeback(self, segment: Segment, end: int) -> None:
         if end - segment.writeback_position >= _WRITEBACK_BYTES:
-            self.environment.start_writeback(self, segment.writeback_position, end - segment.writeback_position)
+            self.environment.start_writeback(segment.file, segment.writeback_position, end - segment.writeback_position)
             segment.writeback_position = end
 
     def _forget_recent(self) -> None:

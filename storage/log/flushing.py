@@ -12,13 +12,10 @@ tried again: the directory goes offline.
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
 
+from pylogd.runtime.files import File
 from pylogd.runtime.workers import Workers
-from pylogd.storage.log.flush_plan import FLUSH_RETRY_S, FlushDeferred, FlushPlan
-
-if TYPE_CHECKING:
-    from pylogd.storage.log.log_state import LogState
+from pylogd.storage.log.flush_plan import FLUSH_RETRY_S, FlushableLog, FlushDeferred, FlushPlan
 
 
 class Flusher:
@@ -27,11 +24,11 @@ class Flusher:
     def __init__(self, workers: Workers) -> None:
         self._workers = workers
         #: Logs with a flush under way -> whether (and how far) another one was asked for meanwhile.
-        self._running: dict[LogState, tuple[bool, int | None]] = {}
+        self._running: dict[FlushableLog, tuple[bool, int | None]] = {}
         self._idle: asyncio.Future[None] | None = None
 
-    def request(self, log: LogState, up_to: int | None = None) -> None:
-        """Makes what is in the log now (below `up_to`) durable; the log's `on_flushed` tells when."""
+    def request(self, log: FlushableLog, up_to: int | None = None) -> None:
+        """Makes what is in the log now (below `up_to`) durable; the log's `flush_listeners` hear of it."""
         if log not in self._running:
             self._start(log, up_to)
             return
@@ -40,7 +37,7 @@ class Flusher:
             up_to = None if bound is None or up_to is None else max(bound, up_to)
         self._running[log] = (True, up_to)
 
-    def _start(self, log: LogState, up_to: int | None) -> None:
+    def _start(self, log: FlushableLog, up_to: int | None) -> None:
         if log.offline or log.closed:
             return
         plan = log.flush_plan(up_to)
@@ -49,7 +46,7 @@ class Flusher:
         self._running[log] = (False, None)
         self._workers.offload(plan.run).add_done_callback(lambda done: self._done(log, plan, done))
 
-    def _done(self, log: LogState, plan: FlushPlan, done: asyncio.Future[None]) -> None:
+    def _done(self, log: FlushableLog, plan: FlushPlan, done: asyncio.Future[None]) -> None:
         asked, up_to = self._running.pop(log)
         error = None if done.cancelled() else done.exception()
         if isinstance(error, FlushDeferred):
@@ -59,7 +56,7 @@ class Flusher:
                 asyncio.get_running_loop().call_later(FLUSH_RETRY_S, self.request, log)
         elif isinstance(error, OSError):
             if not log.closed:
-                log.environment.failed(log, "fsync", error)
+                log.flush_failed(error)
         elif error is not None:
             raise error
         elif not done.cancelled() and not log.closed:
@@ -77,16 +74,12 @@ class Flusher:
                 self._idle = asyncio.get_running_loop().create_future()
             await self._idle
 
-    def start_writeback(self, log: LogState, position: int, size: int) -> None:
-        file = log.active.file
+    def start_writeback(self, file: File, position: int, size: int) -> None:
         self._workers.offload(_start_writeback, file, position, size)
 
 
-def _start_writeback(file: object, position: int, size: int) -> None:
+def _start_writeback(file: File, position: int, size: int) -> None:
     """Worker. Only a hint: a file that vanished meanwhile, or a disk that fails, shows itself to the next fsync."""
-    from pylogd.runtime.files import File
-
-    assert isinstance(file, File)
     try:
         file.start_writeback(position, size)
     except OSError:

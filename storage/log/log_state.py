@@ -9,7 +9,7 @@ import threading
 from array import array
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import DISK_FULL_ERRORS
@@ -21,8 +21,8 @@ from pylogd.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from pylogd.storage.segments.segment_list import Segments
 
 if TYPE_CHECKING:
-    from pylogd.storage.environment import LogEnvironment
     from pylogd.storage.log.leader_epochs import EpochCache
+    from pylogd.storage.log.log_environment import LogEnvironment
 
 
 class DiskFull(KafkaError):
@@ -62,6 +62,7 @@ class LogState:
         "entry_synced",
         "environment",
         "epochs",
+        "flush_listeners",
         "generation",
         "high_watermark",
         "last_flush_ms",
@@ -70,7 +71,6 @@ class LogState:
         "metadata_written",
         "name",
         "offline",
-        "on_flushed",
         "partition",
         "producers",
         "recovery_point",
@@ -119,7 +119,7 @@ class LogState:
         self.closed = False
         #: Told on the loop's thread after the flushed offset moved; with `flush.messages=1` acknowledgements wait for
         #: it.
-        self.on_flushed: Callable[[Any], None] | None = None
+        self.flush_listeners: list[Callable[[LogState], None]] = []
         #: False while the partition's own directory entry may be lost by a crash.
         self.entry_synced = False
         #: False while `partition.metadata` still has to be written, off the event loop.
@@ -206,7 +206,17 @@ class LogState:
         touched = self.segments.between(start, end) if end > start else []
         closed, self._unsynced_closed = self._unsynced_closed, []
         touched = [segment for segment in closed if segment not in touched] + touched
-        return FlushPlan(self, touched, start, end)
+        snapshots, self._unsynced_snapshots = self._unsynced_snapshots, []
+        return FlushPlan(
+            self,
+            self.environment.files,
+            segments=touched,
+            active=self.active,
+            snapshots=snapshots,
+            epochs=self.epochs,
+            start=start,
+            end=end,
+        )
 
     def flush(self, up_to: int | None = None) -> None:
         """Syncs in the caller: for tests, shutdown and logs without an event loop around them."""
@@ -219,7 +229,7 @@ class LogState:
             self.defer_flush(plan, deferred)
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"The disk of {self.directory} is full.") from deferred
         except OSError as error:
-            self.environment.failed(self, "fsync", error)
+            self.flush_failed(error)
             raise self._storage_error() from error
         self.mark_flushed(plan)
 
@@ -232,9 +242,9 @@ class LogState:
                 self.note_closed(segment)
         self.environment.disk_full(self, deferred.cause)
 
-    def take_unsynced_snapshots(self) -> list[str]:
-        paths, self._unsynced_snapshots = self._unsynced_snapshots, []
-        return paths
+    def flush_failed(self, error: OSError) -> None:
+        """The kernel may have dropped what it could not write: the directory is not to be trusted any more."""
+        self.environment.failed(self, "fsync", error)
 
     def note_closed(self, segment: Segment) -> None:
         """A segment was closed; the next flush owes its indexes a sync, even if all its records are flushed already."""
@@ -252,8 +262,8 @@ class LogState:
         self.last_flush_ms = self.environment.clock.now_ms()
         if plan.truncations == self.truncations and plan.end > self.recovery_point:
             self.recovery_point = plan.end
-            if self.on_flushed is not None:
-                self.on_flushed(self)
+            for listener in self.flush_listeners:
+                listener(self)
 
     def write_metadata(self, durable: bool = True) -> None:
         """Worker: `partition.metadata`, once."""

@@ -9,10 +9,10 @@ from pylogd.runtime.files import FileSystem
 from pylogd.storage.segments.segment import DELETED_SUFFIX, Segment
 
 if TYPE_CHECKING:
-    from pylogd.storage.log.log import Log
+    from pylogd.storage.log.log_state import LogState
 
 
-def delete_segments(log: Log, segments: Iterable[Segment], keep_snapshots: frozenset[int] = frozenset()) -> None:
+def delete_segments(log: LogState, segments: Iterable[Segment], keep_snapshots: frozenset[int] = frozenset()) -> None:
     """Takes segments out of the log in the given order: renamed now, removed after `file.delete.delay.ms`, so that
     readers that hold them can finish. The producer snapshot at a segment's base goes with it."""
     paths: list[str] = []
@@ -30,7 +30,7 @@ def delete_segments(log: Log, segments: Iterable[Segment], keep_snapshots: froze
         log.environment.later(log.config.file_delete_delay_ms, lambda: _remove(files, log, paths))
 
 
-def _remove(files: FileSystem, log: Log, paths: list[str]) -> None:
+def _remove(files: FileSystem, log: LogState, paths: list[str]) -> None:
     """Worker. The renames reach the disk first: a removal that survives a crash without them would be a hole. The paths
     are taken from the directory as it is called now, which may have been renamed for deletion."""
     directory = log.directory

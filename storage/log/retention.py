@@ -16,13 +16,13 @@ from pylogd.storage.log import rolling
 from pylogd.storage.log.removal import delete_segments
 
 if TYPE_CHECKING:
-    from pylogd.storage.log.log import Log
+    from pylogd.storage.log.log_state import LogState
     from pylogd.storage.segments.segment import Segment
 
 logger = logging.getLogger(__name__)
 
 
-def delete_old_segments(log: Log, now_ms: int) -> int:
+def delete_old_segments(log: LogState, now_ms: int) -> int:
     """One check; which bounds apply depends on `cleanup.policy`. Returns how many segments went."""
     deleted = _delete_while(log, _below_log_start(log), "log start offset")
     if log.config.delete:
@@ -31,7 +31,7 @@ def delete_old_segments(log: Log, now_ms: int) -> int:
     return deleted
 
 
-def advance_log_start(log: Log, offset: int) -> bool:
+def advance_log_start(log: LogState, offset: int) -> bool:
     """Moves the log start up to `offset`; OFFSET_OUT_OF_RANGE above the high watermark."""
     if offset > log.high_watermark:
         raise KafkaError(
@@ -51,12 +51,12 @@ def advance_log_start(log: Log, offset: int) -> bool:
 Condition = Callable[["Segment", "Segment | None"], bool]
 
 
-def _below_log_start(log: Log) -> Condition:
+def _below_log_start(log: LogState) -> Condition:
     return lambda _, following: following is not None and following.base_offset <= log.log_start_offset
 
 
-def _beyond_size(log: Log) -> Condition:
-    surplus = log.size - log.config.retention_bytes
+def _beyond_size(log: LogState) -> Condition:
+    surplus = log.segments.size - log.config.retention_bytes
 
     def due(segment: Segment, _: Segment | None) -> bool:
         nonlocal surplus
@@ -68,7 +68,7 @@ def _beyond_size(log: Log) -> Condition:
     return due if log.config.retention_bytes >= 0 and surplus >= 0 else _never
 
 
-def _beyond_age(log: Log, now_ms: int) -> Condition:
+def _beyond_age(log: LogState, now_ms: int) -> Condition:
     retention_ms = log.config.retention_ms
     if retention_ms < 0:
         return _never
@@ -79,7 +79,7 @@ def _never(_: Segment, __: Segment | None) -> bool:
     return False
 
 
-def _delete_while(log: Log, due: Condition, reason: str) -> int:
+def _delete_while(log: LogState, due: Condition, reason: str) -> int:
     """Deletes segments from the first on, as long as they are due and wholly below the high watermark."""
     segments = log.segments.snapshot()
     doomed: list[Segment] = []

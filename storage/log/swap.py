@@ -15,10 +15,10 @@ from pylogd.storage.log.removal import delete_segments
 from pylogd.storage.segments.segment import SWAP_SUFFIX, Segment
 
 if TYPE_CHECKING:
-    from pylogd.storage.log.log import Log
+    from pylogd.storage.log.log_state import LogState
 
 
-def replace_segments(log: Log, new: list[Segment], old: list[Segment]) -> None:
+def replace_segments(log: LogState, new: list[Segment], old: list[Segment]) -> None:
     """`new` are synced segments with the suffix `.cleaned` that hold what is left of `old`, which are closed segments
     of the log. Readers see one set or the other."""
     new = sorted(new, key=lambda segment: segment.base_offset)

@@ -17,12 +17,12 @@ from pylogd.storage.producers.producer_replay import replay_log
 from pylogd.storage.segments.segment import Segment
 
 if TYPE_CHECKING:
-    from pylogd.storage.log.log import Log
+    from pylogd.storage.log.log_state import LogState
 
 logger = logging.getLogger(__name__)
 
 
-def truncate_to(log: Log, offset: int) -> bool:
+def truncate_to(log: LogState, offset: int) -> bool:
     if offset < 0:
         raise ValueError(f"cannot truncate {log.name} to a negative offset ({offset})")
     if offset >= log.log_end_offset:
@@ -55,7 +55,7 @@ def truncate_to(log: Log, offset: int) -> bool:
     return True
 
 
-def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | None = None) -> None:
+def truncate_fully_and_start_at(log: LogState, offset: int, log_start_offset: int | None = None) -> None:
     logger.info("%s: truncating everything, the log starts again at offset %d", log.name, offset)
     with log.guarded("truncating"):
         _lower_recovery_point(log, min(offset, log.log_start_offset))
@@ -76,7 +76,7 @@ def truncate_fully_and_start_at(log: Log, offset: int, log_start_offset: int | N
     log.environment.truncated(log, offset)
 
 
-def _lower_recovery_point(log: Log, offset: int) -> None:
+def _lower_recovery_point(log: LogState, offset: int) -> None:
     if log.recovery_point > offset:
         log.recovery_point = offset
         log.environment.recovery_point_lowered(log)

@@ -39,7 +39,8 @@ from pylogd.storage.segments.segment import (
 from pylogd.storage.segments.segment_list import Segments
 
 if TYPE_CHECKING:
-    from pylogd.storage.environment import LogEnvironment
+    from pylogd.storage.environment import StorageEnvironment
+    from pylogd.storage.log.log_environment import LogEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -185,19 +186,19 @@ def _create(
     return log
 
 
-def _new_segment(environment: LogEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
+def _new_segment(environment: StorageEnvironment, directory: str, base_offset: int, config: LogConfig) -> Segment:
     segment = Segment(environment, directory, base_offset, config)
     segment.create(config.segment_bytes if config.preallocate else 0)
     segment.file.close()
     return segment
 
 
-def _list(environment: LogEnvironment, directory: str) -> Listing:
+def _list(environment: StorageEnvironment, directory: str) -> Listing:
     return {name: (size, modified) for name, is_dir, size, modified in environment.files.scan(directory) if not is_dir}
 
 
 def _match_topic_id(
-    environment: LogEnvironment, directory: str, found: Listing, topic_id: bytes | None
+    environment: StorageEnvironment, directory: str, found: Listing, topic_id: bytes | None
 ) -> bytes | None:
     """The id on disk decides; a missing file is written by whoever knows the id."""
     stored = None
@@ -213,7 +214,7 @@ def _match_topic_id(
 
 
 def _load_segments(
-    environment: LogEnvironment, directory: str, found: Listing, config: LogConfig
+    environment: StorageEnvironment, directory: str, found: Listing, config: LogConfig
 ) -> tuple[Segments, list[Segment]]:
     """The segments, and those among them that have records but no usable offset index."""
     segments = Segments()
@@ -245,7 +246,7 @@ def _load_segments(
     return segments, unindexed
 
 
-def _settle_leftovers(environment: LogEnvironment, directory: str, found: Listing, config: LogConfig) -> None:
+def _settle_leftovers(environment: StorageEnvironment, directory: str, found: Listing, config: LogConfig) -> None:
     files = environment.files
     cleaned_from: int | None = None
     swaps: list[str] = []

@@ -28,7 +28,7 @@ from pylogd.storage.segments.segment import DELETED_SUFFIX, RELATIVE_OFFSET_MAX,
 from pylogd.storage.segments.segment_list import Segments
 
 if TYPE_CHECKING:
-    from pylogd.storage.environment import LogEnvironment
+    from pylogd.storage.environment import StorageEnvironment
 
 logger = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class Recovery:
 
     def __init__(
         self,
-        environment: LogEnvironment,
+        environment: StorageEnvironment,
         name: str,
         segments: Segments,
         epochs: EpochCache,

@@ -14,7 +14,7 @@ from pylogd.storage.segments.scan import CHUNK_BYTES, scan_headers
 from pylogd.storage.segments.txnindex import TransactionIndex
 
 if TYPE_CHECKING:
-    from pylogd.storage.environment import LogEnvironment
+    from pylogd.storage.environment import StorageEnvironment
 
 LOG_SUFFIX = ".log"
 INDEX_SUFFIX = ".index"
@@ -28,10 +28,6 @@ SWAP_SUFFIX = ".swap"
 #: Offsets in the indexes are relative and 31 bits wide.
 RELATIVE_OFFSET_MAX = 2**31 - 1
 _UNKNOWN = -2
-
-
-def file_name(base_offset: int, suffix: str) -> str:
-    return f"{base_offset:020d}{suffix}"
 
 
 class Segment:
@@ -60,7 +56,7 @@ class Segment:
 
     def __init__(
         self,
-        environment: LogEnvironment,
+        environment: StorageEnvironment,
         directory: str,
         base_offset: int,
         config: LogConfig,

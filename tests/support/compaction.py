@@ -12,8 +12,8 @@ from pylogd.storage.compaction.cleaner import CleanerConfig, plan_job, swap_in
 from pylogd.storage.compaction.compaction import compact
 from pylogd.storage.compaction.compaction_job import CleanedGroup
 from pylogd.storage.compaction.dirtiness import examine
-from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.log.log import Log
+from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log_config import LogConfig
 from pylogd.storage.recovery.loading import open_log
 from pylogd.storage.validation import Origin

@@ -10,8 +10,8 @@ from pylogd.protocol.batch import BatchHeader, Record, build_batch, check_crc, i
 from pylogd.protocol.control import end_txn_batch
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.log.log import AppendInfo, Log
+from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log_config import LogConfig
 from pylogd.storage.recovery.loading import open_log
 from pylogd.storage.segments.scan import scan_batches

@@ -414,7 +414,7 @@ def test_a_truncation_takes_the_compacted_part_back() -> None:
         path = f"/d/{checkpoint_file.CLEANER_OFFSET}"
         checkpoint_file.write_offsets(files, path, {("t", 0): 8})
         cleaner = LogCleaner(logs.loaded, files, logs.clock, logs.workers)
-        logs.on_truncated = cleaner.truncated
+        logs.truncation_listeners.append(cleaner.truncated)
         cleaner.start()
         for offset, kept in ((9, 8), (4, 4), (2, 2)):
             if offset == 2:
@@ -469,7 +469,7 @@ def test_many_partitions_with_few_descriptors(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("seed", range(2))
 def test_a_crash_at_every_step_of_opening_using_and_closing(seed: int) -> None:
-    """Acknowledged means flushed: whatever `on_flushed` told of is there after any crash, whichever step it hit."""
+    """Acknowledged means flushed: what a flush listener was told of is there after any crash, whichever step it hit."""
     from pylogd.runtime.simulated_files import Crash
 
     async def life(files: SimulatedFileSystem, told: dict[int, int]) -> None:
@@ -479,7 +479,7 @@ def test_a_crash_at_every_step_of_opening_using_and_closing(seed: int) -> None:
             await logs.recover()
             for partition in range(2):
                 log = logs.create("t", partition, topic_id=TOPIC_ID)
-                log.on_flushed = lambda log: told.__setitem__(log.partition, log.flushed_offset)
+                log.flush_listeners.append(lambda log: told.__setitem__(log.partition, log.flushed_offset))
                 for _ in range(4):
                     append(log, batch(2, size=40), epoch=round_)
                     await asyncio.sleep(0)

@@ -9,8 +9,8 @@ from pylogd.protocol.batch import Record, build_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import SimulatedFileSystem
-from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.log.log import Log
+from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log.offset_lookup import (
     EARLIEST,
     EARLIEST_LOCAL,

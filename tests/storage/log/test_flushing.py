@@ -28,7 +28,7 @@ def test_concurrent_appends_share_one_fsync(tmp_path: Path) -> None:
             if log.flushed_offset == 100:
                 reached.set()
 
-        log.on_flushed = moved
+        log.flush_listeners.append(moved)
         for _ in range(100):
             append(log, batch())
         await asyncio.wait_for(reached.wait(), 20)

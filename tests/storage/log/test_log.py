@@ -464,7 +464,7 @@ def test_an_io_error_takes_the_log_offline() -> None:
 def test_flush_messages_asks_for_a_flush() -> None:
     log = new_log("", environment(SimulatedFileSystem()), flush_messages=3)
     flushed: list[int] = []
-    log.on_flushed = lambda moved: flushed.append(moved.flushed_offset)
+    log.flush_listeners.append(lambda moved: flushed.append(moved.flushed_offset))
     append(log, batch(2))
     assert log.flushed_offset == 0
     append(log, batch(2))

@@ -11,8 +11,8 @@ from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
 from pylogd.storage import checkpoint_file
-from pylogd.storage.environment import LogEnvironment
 from pylogd.storage.log.log import Log
+from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log_config import LogConfig
 from pylogd.storage.producers.producer_replay import replay
 from pylogd.storage.producers.producer_state import ProducerStates, read_marker
