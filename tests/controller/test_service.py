@@ -28,7 +28,7 @@ from pylogd.protocol.messages import (
     metadata_records,
 )
 from pylogd.runtime.clock import ManualClock
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from support.controllers import DIRECTORY_ID, RunningController
 
 

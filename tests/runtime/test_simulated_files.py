@@ -6,7 +6,7 @@ import errno
 
 import pytest
 from pylogd.runtime.files import LockHeld
-from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import Crash, SimulatedFileSystem
 
 
 def test_synced_bytes_under_synced_names_survive_every_crash() -> None:

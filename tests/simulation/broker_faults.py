@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.runtime.simulated_loop import SimulatedLoop
+from pylogd.runtime.simulated.simulated_loop import SimulatedLoop
 
 
 class Faults:

@@ -18,8 +18,8 @@ from pylogd.protocol.messages import (
     produce,
 )
 from pylogd.rpc.peer import Peer, PeerError
-from pylogd.runtime.simulated_loop import SimulatedLoop
-from pylogd.runtime.simulated_network import SimulatedNetwork
+from pylogd.runtime.simulated.simulated_loop import SimulatedLoop
+from pylogd.runtime.simulated.simulated_network import SimulatedNetwork
 
 from simulation.broker_invariants import Violation
 

@@ -27,7 +27,7 @@ from pylogd.metadata.record_batches import decode_batches
 from pylogd.protocol import uuids
 from pylogd.runtime.clock import Clock, ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import Crash, SimulatedFileSystem
 from support.jvm import ToolHost
 
 CLUSTER = "4L6g3nShT-eMCtK--X86sw"

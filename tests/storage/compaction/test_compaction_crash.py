@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import Crash, SimulatedFileSystem
 from support.compaction import RETENTION_MS, Bench
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileSystem
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.storage.directories.log_manager import NoDirectory
 from pylogd.storage.directories.manager_settings import ManagerSettings
 from pylogd.storage.log import flushing

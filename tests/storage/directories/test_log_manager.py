@@ -11,7 +11,7 @@ import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.runtime.workers import Workers
 from pylogd.storage import checkpoint_file
 from pylogd.storage.compaction.cleaner import LogCleaner
@@ -470,7 +470,7 @@ def test_many_partitions_with_few_descriptors(tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_crash_at_every_step_of_opening_using_and_closing(seed: int) -> None:
     """Acknowledged means flushed: what a flush listener was told of is there after any crash, whichever step it hit."""
-    from pylogd.runtime.simulated_files import Crash
+    from pylogd.runtime.simulated.simulated_files import Crash
 
     async def life(files: SimulatedFileSystem, told: dict[int, int]) -> None:
         config = LogConfig(segment_bytes=400, flush_messages=1, index_interval_bytes=100, file_delete_delay_ms=0)

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pylogd.protocol.batch import Record, build_batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.storage.log.log import Log
 from pylogd.storage.log.log_environment import LogEnvironment
 from pylogd.storage.log.offset_lookup import (

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from pylogd.runtime.clock import ManualClock
 from pylogd.runtime.files import FileSystem
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.runtime.workers import Workers
 from pylogd.storage.log_config import LogConfig
 from support.logs import append, batch

@@ -12,7 +12,7 @@ from kafka.record import MemoryRecords
 from pylogd.protocol.batch import Record, build_batch, parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.clock import ManualClock
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.storage.log.log import Log
 from pylogd.storage.log_config import INT64_MAX, LogConfig
 from pylogd.storage.validation import Origin

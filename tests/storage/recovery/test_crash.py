@@ -9,7 +9,7 @@ import pytest
 from pylogd.protocol.batch import BatchHeader, parse_header
 from pylogd.protocol.errors import KafkaError
 from pylogd.runtime.clock import ManualClock
-from pylogd.runtime.simulated_files import Crash, SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import Crash, SimulatedFileSystem
 from pylogd.storage import checkpoint_file
 from pylogd.storage.log.log import Log
 from pylogd.storage.log.log_environment import LogEnvironment

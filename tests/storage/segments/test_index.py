@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pylogd.runtime.files import FileSystem
-from pylogd.runtime.simulated_files import SimulatedFileSystem
+from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.storage.segments.index import CorruptIndex, OffsetIndex, TimeIndex
 
 BASE = 1000

@@ -22,8 +22,8 @@ from zlib import crc32
 
 from pylogd.runtime.files import FileRange
 from pylogd.runtime.network import Listener, Network
-from pylogd.runtime.simulated_loop import SimulatedLoop, World
-from pylogd.runtime.simulated_workers import SimulatedWorkers
+from pylogd.runtime.simulated.simulated_loop import SimulatedLoop, World
+from pylogd.runtime.simulated.simulated_workers import SimulatedWorkers
 from pylogd.runtime.stream import Receiver, Stream
 
 #: What the kernels at both ends hold for a reader that does not read.
