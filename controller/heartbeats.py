@@ -159,8 +159,5 @@ class Heartbeats:
         active = [t.metadata_offset for t in self._brokers.values() if not t.fenced and t.shutdown_offset < 0]
         return not active or self._brokers[broker_id].shutdown_offset <= min(active)
 
-    def is_registered(self, broker_id: int) -> bool:
-        return broker_id in self._brokers
-
     def broker_ids(self) -> list[int]:
         return list(self._brokers)

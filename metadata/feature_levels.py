@@ -116,10 +116,6 @@ def directory_assignment_supported(metadata_version: int) -> bool:
     return metadata_version >= 17
 
 
-def elr_supported(metadata_version: int) -> bool:
-    return metadata_version >= 23
-
-
 def cordoned_dirs_supported(metadata_version: int) -> bool:
     return metadata_version >= 30
 

@@ -3,8 +3,6 @@ authorizer."""
 
 from __future__ import annotations
 
-NOT_REQUESTED = -0x80000000
-
 # AclOperation codes; a response has bit `code` set for each operation allowed.
 READ, WRITE, CREATE, DELETE, ALTER, DESCRIBE, CLUSTER_ACTION, DESCRIBE_CONFIGS, ALTER_CONFIGS, IDEMPOTENT_WRITE = range(
     3, 13

@@ -143,10 +143,6 @@ class BatchHeader:
         return self.base_timestamp if self.attributes & DELETE_HORIZON_FLAG else None
 
     @property
-    def has_producer_id(self) -> bool:
-        return self.producer_id > NO_PRODUCER_ID
-
-    @property
     def last_offset(self) -> int:
         return self.base_offset + self.last_offset_delta
 
@@ -171,10 +167,6 @@ class BatchHeader:
 def increment_sequence(sequence: int, increment: int) -> int:
     """Sequences wrap from 2^31 - 1 to 0."""
     return (sequence + increment) & SEQUENCE_MAX
-
-
-def decrement_sequence(sequence: int, decrement: int) -> int:
-    return (sequence - decrement) & SEQUENCE_MAX
 
 
 def parse_header(view: Buffer, pos: int = 0) -> BatchHeader:

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
-INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
 _WEEK_MS = 7 * 24 * 60 * 60 * 1000
 

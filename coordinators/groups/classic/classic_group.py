@@ -318,11 +318,6 @@ class ClassicGroup:
         return self.state is State.EMPTY
 
     @property
-    def is_simple(self) -> bool:
-        """Only ever used to store offsets."""
-        return self.protocol_type is None and self.is_empty and not self.pending_join
-
-    @property
     def state_name(self) -> str:
         return self.state.value
 
