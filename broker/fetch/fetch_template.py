@@ -22,7 +22,7 @@ from struct import Struct
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pylogd.broker.fetch.fetch_sessions import IncrementalContext, next_epoch
-from pylogd.broker.handlers.fetch import FollowerPoll, fetch_params
+from pylogd.broker.fetch.poll import FollowerPoll, fetch_params
 from pylogd.broker.network.context import RequestContext
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import KafkaError
