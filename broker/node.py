@@ -32,6 +32,7 @@ from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle, register_controller
 from pylogd.broker.fetch.fetch_plan import FetchPlanner
 from pylogd.broker.fetch.fetch_sessions import FetchSessions
+from pylogd.broker.gate.gate import Gate
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
@@ -110,6 +111,7 @@ class Node:
         )
         self.metadata = LatestImage()
         self.server = Server(self.network, config)
+        self.gate = Gate()
         #: What the controller's listeners serve with; the controller itself is there once the node is formatted.
         self.controller_services = ControllerServices(
             self.host, self.metadata, self._kraft_version, Unformatted(self.broker_id)
@@ -294,7 +296,7 @@ class Node:
         formatter.reload()
 
     def _serve_controller(self) -> None:
-        dispatcher = Dispatcher(self.controller_services, controller_listener.supported())
+        dispatcher = Dispatcher(self.controller_services, controller_listener.supported(), self.gate)
         for endpoint in self.config.controller_listeners:
             listener = self.server.listeners[endpoint.name]
             if not listener.started:
@@ -354,7 +356,7 @@ class Node:
         self.logs.start()
         self.cleaner.start()
         self.isr_changes.start()
-        self.server.start(Dispatcher(self._services(), SUPPORTED))
+        self.server.start(Dispatcher(self._services(), SUPPORTED, self.gate))
         await self.lifecycle.unfence()
 
     def _services(self) -> Services:

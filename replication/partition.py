@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from pylogd.replication.replicas import Replicas
     from pylogd.storage.log.log import AppendInfo, Log
     from pylogd.storage.log.log_state import LogState
+    from pylogd.storage.log.placing import Placement
     from pylogd.storage.producers.verification_guard import Guard
 
 _base_offset = Struct(">q").unpack_from
@@ -312,6 +313,16 @@ class Partition:
         )
         self.advance()
         return info
+
+    def place(self, batches: list[memoryview], now_ms: int) -> Placement | None:
+        """The places that several clients' batches get when they are appended at once; see `Log.place`. None when they
+        have to be appended one by one. `write` appends them."""
+        return self.log.place(batches, self.leader_epoch, now_ms) if self.is_leader else None
+
+    def write(self, placed: Placement) -> None:
+        """Append what `place` gave its places; KafkaError when nothing could be written."""
+        placed.write()
+        self.advance()
 
     def advance(self) -> None:
         """The log end, the flushed offset, a follower or the ISR moved: raise the high watermark to what every in-sync

@@ -15,5 +15,5 @@ def client_attributes(ctx: RequestContext) -> dict[str, str]:
         "client_software_name": connection.client_software_name,
         "client_software_version": connection.client_software_version,
         "client_source_address": connection.peer_host,
-        "client_source_port": str(connection.stream.peer_port),
+        "client_source_port": str(connection.peer_port),
     }

@@ -17,167 +17,179 @@ from __future__ import annotations
 from struct import Struct
 from typing import TYPE_CHECKING, Any
 
-from pylogd.broker.handlers.offset_commit import CommitReply
+from pylogd.broker.commit.commit_reply import CommitReply
 from pylogd.broker.network.dispatch import error_response
-from pylogd.coordinators.shard.effects import Reply
+from pylogd.broker.network.frames import frame_of
+from pylogd.broker.network.templates import FixedTemplates, Layout, layout_of
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.connection import Connection
     from pylogd.broker.network.context import RequestContext
     from pylogd.broker.network.dispatch import Route
-    from pylogd.coordinators.shard.effects import Effects
-    from pylogd.protocol.messages.offset_commit import OffsetCommitRequest
+    from pylogd.broker.network.templates import RepeatingConnection
+    from pylogd.coordinators.shard.effects import Effects, Owed
+    from pylogd.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
-#: Forms remembered per connection, one for each group and length of request.
-_FORMS_MAX = 64
-#: Requests remembered for nothing before the connection gives up: its commits never repeat.
-_MISSES_MAX = 64
-_OPENING_BYTES = 8
 #: Offset and leader epoch by which the places of the real ones are found.
 _SENTINEL = (0x1122334455667788, 0x2233445A)
 _SENTINEL_BYTES = Struct(">qi").pack(*_SENTINEL)
 
 
-class _Form:
-    """What one remembered request stands for."""
+class CommitForm:
+    """One remembered request: what a group commits again and again."""
 
-    __slots__ = ("commits", "context", "image", "image_offset", "pack", "reply", "request", "route", "shard", "size",
-                 "still", "unpack")  # fmt: skip
+    __slots__ = (
+        "_accepted",
+        "_commits",
+        "_connection",
+        "_context",
+        "_image",
+        "_image_offset",
+        "_pack",
+        "_request",
+        "_route",
+        "_shard",
+        "_size",
+        "_tail",
+        "layout",
+    )
 
-    def __init__(self, route: Route, context: RequestContext, request: OffsetCommitRequest, reply: CommitReply) -> None:
-        self.route = route
-        self.context = context
-        self.request = request
-        self.shard = reply.shard
-        self.commits = reply.commits
-        self.image = context.services.image
-        self.image_offset = self.image.offset
+    #: Set as soon as the places of the numbers are known.
+    layout: Layout
+
+    def __init__(
+        self,
+        connection: RepeatingConnection,
+        route: Route,
+        context: RequestContext,
+        request: OffsetCommitRequest,
+        reply: CommitReply,
+    ) -> None:
+        self._connection = connection
+        self._route = route
+        self._context = context
+        self._request = request
+        self._shard = reply.shard
+        self._commits = reply.commits
+        self._accepted = reply.accepted
+        self._image = context.services.image
+        self._image_offset = self._image.offset
         frame = bytearray()
         route.encode_into(frame, [], 0, reply.accepted)
-        self.reply = (len(frame) - 4, bytes(frame[8:]))
-        self.pack = Struct(f">ii{len(frame) - 8}s").pack
+        self._size, self._tail = len(frame) - 4, bytes(frame[8:])
+        self._pack = Struct(f">ii{len(self._tail)}s").pack
 
-    def read(self, frame: memoryview, position: int) -> bool:
-        """Find what stands still in the request's frame, whose body begins at `position`. False when it was not
-        written the way our codec would, so that the places of the offsets are not known."""
-        kept = [(each.partition.committed_offset, each.partition.committed_leader_epoch) for each in self.commits]
-        self.put([b"", *(number for _ in self.commits for number in (*_SENTINEL, b""))])
-        parts = bytes(encode(self.request, self.route.version)).split(_SENTINEL_BYTES)
-        self.put([b"", *(number for each in kept for number in (*each, b""))])
-        parts[0] = bytes(frame[_OPENING_BYTES:position]) + parts[0]
-        self.still = tuple(parts)
-        form = Struct(f">{_OPENING_BYTES}x" + "qi".join(f"{len(part)}s" for part in parts))
-        self.unpack = form.unpack
-        self.size = form.size
-        return len(parts) == len(self.commits) + 1 and form.size == len(frame) and form.unpack(frame)[::3] == self.still
-
-    def put(self, numbers: Any) -> None:
-        """Something else, and for each partition offset, leader epoch and something else."""
-        place = 1
-        for commit in self.commits:
-            partition = commit.partition
-            partition.committed_offset = numbers[place]
-            partition.committed_leader_epoch = numbers[place + 1]
-            place += 3
-
-    def decide(self, effects: Effects, reply: Any, numbers: Any) -> None:
-        """As an event of the group's shard."""
-        self.put(numbers)
-        self.shard.state.commit(effects, reply, self.request, self.route.version, self.commits, None)
-
-    def known(self) -> bool:
-        """Whether the topics are still the ones they were: looked at when any metadata changed."""
-        image = self.context.services.image
-        if image is not self.image or image.offset != self.image_offset:
-            if any(image.topic_by_id(commit.topic_id) is None for commit in self.commits):
-                return False
-            self.image, self.image_offset = image, image.offset
+    def find_numbers(self, frame: memoryview, position: int) -> bool:
+        """Where offset and leader epoch of every partition lie. False when that is not known."""
+        kept = [(each.partition.committed_offset, each.partition.committed_leader_epoch) for each in self._commits]
+        self._put([b"", *(number for _ in self._commits for number in (*_SENTINEL, b""))])
+        body = bytes(encode(self._request, self._route.version))
+        self._put([b"", *(number for each in kept for number in (*each, b""))])
+        layout = layout_of(frame, position, body, [(_SENTINEL_BYTES, "qi")] * len(self._commits))
+        if layout is None:
+            return False
+        self.layout = layout
         return True
 
+    def _put(self, values: Any) -> None:
+        """Something else, and for each partition offset, leader epoch and something else."""
+        place = 1
+        for commit in self._commits:
+            partition = commit.partition
+            partition.committed_offset = values[place]
+            partition.committed_leader_epoch = values[place + 1]
+            place += 3
 
-class WaitingReply(Reply):
+    def may_act(self, values: tuple[Any, ...]) -> bool:
+        """Whether the shard is at work and the topics are still the ones they were: looked at when any metadata
+        changed."""
+        if not self._shard.active:
+            return False
+        image = self._context.services.image
+        if image is not self._image or image.offset != self._image_offset:
+            if any(image.topic_by_id(commit.topic_id) is None for commit in self._commits):
+                return False
+            self._image, self._image_offset = image, image.offset
+        return True
+
+    def act(self, correlation_id: int, values: tuple[Any, ...], throttle_ms: int) -> None:
+        reply = PendingCommit(self, correlation_id, throttle_ms)
+        self._connection.wait_for(reply)
+        self._shard.submit_repeated(self, values, reply)
+
+    def decide(self, effects: Effects, reply: Owed, values: tuple[Any, ...]) -> None:
+        """As an event of the group's shard."""
+        self._put(values)
+        self._shard.state.commit(effects, reply, self._request, self._route.version, self._commits, None)
+
+    def answer(self, reply: PendingCommit, response: Any) -> None:
+        """`response` is None when nothing was refused."""
+        number, throttle_ms = reply.correlation_id, reply.throttle_ms
+        if response is None and not throttle_ms:
+            reply.chunks = [self._pack(self._size, number, self._tail)]
+        else:
+            reply.chunks = frame_of(self._route, number, response or self._all_accepted(), throttle_ms)
+        self._connection.settled(reply)
+
+    def _all_accepted(self) -> OffsetCommitResponse:
+        for commit in self._commits:
+            commit.answer.error_code = 0
+        return self._accepted
+
+    def refusal(self, code: ErrorCode, message: str | None) -> Any:
+        return error_response(self._route, self._context, self._request, code, message)
+
+
+class PendingCommit:
     """The reply to a repeated commit, with its place in the connection's order."""
 
-    __slots__ = ("_connection", "_correlation_id", "_form", "chunks")
+    __slots__ = ("_form", "chunks", "correlation_id", "throttle_ms")
 
-    def __init__(self, connection: Connection, form: _Form, correlation_id: int) -> None:
-        self._connection = connection
+    def __init__(self, form: CommitForm, correlation_id: int, throttle_ms: int) -> None:
         self._form = form
-        self._correlation_id = correlation_id
+        self.correlation_id = correlation_id
+        self.throttle_ms = throttle_ms
         self.chunks: list[Any] | None = None
 
     def resolve(self, response: Any) -> None:
-        if self.chunks is not None:
-            return
-        form = self._form
-        if response is None:
-            size, still = form.reply
-            self.chunks = [form.pack(size, self._correlation_id, still)]
-        else:
-            frame = bytearray()
-            form.route.encode_into(frame, [], self._correlation_id, response)
-            self.chunks = [frame]
-        self._connection.settled(self)
+        if self.chunks is None:
+            self._form.answer(self, response)
 
     def refuse(self, code: ErrorCode, message: str | None) -> Any:
-        form = self._form
-        return error_response(form.route, form.context, form.request, code, message)
+        return self._form.refusal(code, message)
 
-    @property
-    def deferred(self) -> WaitingReply:
-        """What is told when the connection has gone."""
-        return self
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        self.resolve(self.refuse(code, message))
 
     def abandon(self) -> None:
         """The coordinator may still resolve it; the connection no longer listens."""
 
 
-class RepeatedCommits:
-    """The remembered forms of one connection."""
+class RepeatedCommits(FixedTemplates[CommitForm]):
+    """A form's name is the group id with its length."""
 
-    __slots__ = ("_connection", "_forms", "_misses")
+    __slots__ = ()
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._forms: dict[bytes, _Form] = {}
-        self._misses = 0
+    def form_of(
+        self, context: RequestContext, frame: memoryview, position: int, request: OffsetCommitRequest, answer: Any
+    ) -> tuple[Any, bytes, CommitForm] | None:
+        """Of a request that was just handed to its group, unless part of it was refused."""
+        if not isinstance(answer, CommitReply):
+            return None
+        if any(each.error_code for topic in answer.accepted.topics for each in topic.partitions):
+            return None
+        form = CommitForm(self._connection, self._route, context, request, answer)
+        if not form.find_numbers(frame, position):
+            return None
+        return position, _group(frame, position, self._route.request_tagged), form
 
-    def learn(
-        self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, reply: CommitReply
-    ) -> None:
-        """Remember a request that was just handed to its group, unless part of it was refused."""
-        if self._misses > _MISSES_MAX:
-            return
-        if any(answer.error_code for topic in reply.accepted.topics for answer in topic.partitions):
-            return
-        self._misses += 1
-        form = _Form(route, context, request, reply)
-        if form.read(frame, position):
-            if len(self._forms) >= _FORMS_MAX:
-                self._forms.clear()
-            self._forms[_name(frame, position, route.request_tagged)] = form
-
-    def run(self, frame: memoryview, position: int, correlation_id: int, route: Route) -> bool:
-        """Commit a request of a remembered form; False when it is none."""
-        form = self._forms.get(_name(frame, position, route.request_tagged))
-        if form is None or form.route is not route or form.size != len(frame):
-            return False
-        numbers = form.unpack(frame)
-        shard = form.shard
-        if numbers[::3] != form.still or not shard.active or not form.known():
-            return False
-        self._misses = 0
-        connection = self._connection
-        reply = WaitingReply(connection, form, correlation_id)
-        connection.wait_for(reply)
-        shard.submit_repeated(form, numbers, reply)
-        return True
+    def name_of(self, frame: memoryview) -> bytes:
+        return b"" if self._shape is None else _group(frame, self._shape, self._route.request_tagged)
 
 
-def _name(frame: memoryview, position: int, flexible: bool) -> bytes:
-    """What a form is found by: the group id with its length, or the beginning of a very long one."""
+def _group(frame: memoryview, position: int, flexible: bool) -> bytes:
+    """The group id with its length, or the beginning of a very long one."""
     try:
         first = frame[position]
         end = position + (first if flexible else 2 + (first << 8) + frame[position + 1])

@@ -19,11 +19,11 @@ from __future__ import annotations
 
 import asyncio
 from struct import Struct
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.fetch.fetch_sessions import IncrementalContext, next_epoch
 from pylogd.broker.fetch.poll import FollowerPoll, fetch_params
-from pylogd.broker.network.context import RequestContext
+from pylogd.broker.network.templates import FixedTemplates, Layout, layout_of
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import KafkaError
 from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
@@ -34,16 +34,13 @@ from pylogd.runtime.stream import INLINE_BYTES_MAX
 if TYPE_CHECKING:
     from pylogd.broker.fetch.fetch_sessions import FetchSession, FetchTarget
     from pylogd.broker.fetch.follower_view import FollowerView
-    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.network.context import RequestContext
     from pylogd.broker.network.dispatch import Route
+    from pylogd.broker.network.templates import RepeatingConnection
     from pylogd.protocol.messages.fetch import FetchRequest
     from pylogd.replication.partition import Partition
+    from pylogd.runtime.deferred import Deferred
 
-#: Forms remembered per connection, one for each partition and leader epoch.
-_FORMS_MAX = 64
-#: Requests remembered for nothing before the connection gives up: its partitions take turns.
-_MISSES_MAX = 64
-_OPENING_BYTES = 8
 #: Numbers by which the places of the real ones are found: session epoch and fetch offset of a request; watermark, last
 #: stable offset and log start of a reply.
 _EPOCH, _OFFSET = 0x5A6B7C1D, 0x1122334455667788
@@ -55,44 +52,35 @@ _set_size = Struct(">i").pack_into
 _NO_TAGS = b"\x00\x00\x00"
 
 
-class _Still(NamedTuple):
-    """The bytes of a request that are the same every time, around session epoch and fetch offset."""
-
-    opening: bytes
-    #: Which partition, under which leader epoch.
-    place: bytes
-    ending: bytes
-
-
-class WaitingFetch:
-    """What one remembered request stands for, and the reply to it that may be owed: there is never more than one."""
+class FetchForm:
+    """One remembered request, and the reply to it that may be pending: there is never more than one."""
 
     __slots__ = (
         "_asked",
         "_connection",
+        "_context",
         "_deadline",
+        "_deferred",
         "_epoch",
         "_pack",
         "_params",
         "_partition",
+        "_route",
         "_scheduled",
         "_session",
         "_target",
+        "_throttle_ms",
         "_timer",
         "_told",
         "_view",
         "_wait_s",
         "chunks",
-        "context",
-        "deferred",
-        "request",
-        "route",
-        "still",
+        "layout",
     )
 
     def __init__(
         self,
-        connection: Connection,
+        connection: RepeatingConnection,
         route: Route,
         context: RequestContext,
         request: FetchRequest,
@@ -100,9 +88,11 @@ class WaitingFetch:
         view: FollowerView,
         target: FetchTarget,
         partition: Partition,
-        still: _Still,
+        layout: Layout,
     ) -> None:
         self._connection = connection
+        self._route = route
+        self._context = context
         self._session = session
         self._view = view
         self._target = target
@@ -111,16 +101,14 @@ class WaitingFetch:
         self._params = fetch_params(context, request)
         self._wait_s = request.max_wait_ms / 1000
         self._epoch = 0
+        self._throttle_ms = 0
         self._deadline = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._scheduled = False
-        self.still = still
-        # As the connection knows pending replies.
-        self.route = route
-        self.context = context
-        self.request: Any = None
+        #: Of the poll that goes on in its place.
+        self._deferred: Deferred | None = None
+        self.layout = layout
         self.chunks: list[Any] | None = None
-        self.deferred: Any = None
         answer = PartitionData(target.index, 0, *_TOLD, aborted_transactions=None, records=b"")
         topic = FetchableTopicResponse(target.topic or "", target.topic_id, [answer])
         frame = bytearray()
@@ -136,20 +124,21 @@ class WaitingFetch:
     def stale(self) -> bool:
         """Whether the session, or the partition on this broker, is another one by now."""
         session, key = self._session, self._target.key
-        node = self.context.services
+        services = self._context.services
         return (
-            node.sessions.get(session.id) is not session
+            services.sessions.get(session.id) is not session
             or session.view is not self._view
             or session.targets.get(key) is not self._target
-            or node.replicas.by_id.get(key) is not self._partition
+            or services.replicas.by_id.get(key) is not self._partition
         )
 
-    def may_start(self, epoch: int, offset: int) -> bool:
-        """Whether a request with this session epoch and fetch offset finds everything as expected: nothing to say about
-        any other partition, and the follower at the leader's end. It is not `stale`."""
+    def may_act(self, values: tuple[Any, ...]) -> bool:
+        """Whether there is nothing to say about any other partition, and the follower is at the leader's end."""
+        _, epoch, _, offset, _ = values
         view, partition, target, asked = self._view, self._partition, self._target, self._asked
         return (
             self._session.epoch == epoch
+            and not self.stale
             and not view.behind
             and len(view.dirty) <= (target.key in view.dirty)
             and view.watches(target, partition)
@@ -157,10 +146,11 @@ class WaitingFetch:
             and partition.followers[view.replica_id].broker_epoch == view.replica_epoch
         )
 
-    def start(self, correlation_id: int, offset: int) -> None:
-        """The follower has everything below `offset`; its reply waits for more."""
+    def act(self, correlation_id: int, values: tuple[Any, ...], throttle_ms: int) -> None:
+        """The follower has everything below its fetch offset; its reply waits for more."""
+        offset = values[3]
         session, view, target, asked = self._session, self._view, self._target, self._asked
-        context, connection = self.context, self._connection
+        context, connection = self._context, self._connection
         context.correlation_id = correlation_id
         context.services.sessions.touch(session)
         self._epoch = session.epoch = next_epoch(session.epoch)
@@ -169,8 +159,8 @@ class WaitingFetch:
         view.fetched_ms = self._params.now_ms = now_ms = context.services.clock.monotonic_ms()
         view.dirty[target.key] = target
         view.poll = self
-        self.chunks = None
-        self.deferred = self
+        self.chunks = self._deferred = None
+        self._throttle_ms = throttle_ms
         connection.wait_for(self)
         self._deadline = connection.loop.time() + self._wait_s
         if self._timer is None:
@@ -181,7 +171,7 @@ class WaitingFetch:
         """Some partition of the session moved; others may in the same turn."""
         if not self._scheduled:
             self._scheduled = True
-            self.context.services.replicas.after_wake(self._run)
+            self._context.services.replicas.after_wake(self._run)
 
     def _run(self) -> None:
         self._scheduled = False
@@ -194,6 +184,7 @@ class WaitingFetch:
         log = partition.log
         if (
             len(view.dirty) != 1
+            or self._throttle_ms
             or session.epoch != self._epoch
             or self.stale
             or not partition.is_leader
@@ -216,7 +207,7 @@ class WaitingFetch:
         target.answered_log_start_offset = start
         before, behind = self._told
         frame = bytearray(
-            self._pack.pack(0, self.context.correlation_id, before, mark, log.last_stable_offset, start, behind)
+            self._pack.pack(0, self._context.correlation_id, before, mark, log.last_stable_offset, start, behind)
         )
         put_uvarint(frame, len(records) + 1)
         frame += records
@@ -243,12 +234,17 @@ class WaitingFetch:
         view.poll = None
         left_ms = (self._deadline - self._connection.loop.time()) * 1000
         context = IncrementalContext(self._session, [self._target], self._epoch)
-        poll = FollowerPoll(self.context, context, view, params, left_ms)
-        self.deferred = deferred = poll.start(view.replan(params, nowait=True))
-        deferred.listen(lambda response: self._connection.resolved(self, response))
+        poll = FollowerPoll(self._context, context, view, params, left_ms)
+        self._deferred = deferred = poll.start(view.replan(params, nowait=True))
+        deferred.listen(self._polled)
+
+    def _polled(self, response: FetchResponse) -> None:
+        self._deferred = None
+        self._connection.fill(self, self._route, self._context.correlation_id, response, self._throttle_ms)
 
     def abandon(self) -> None:
-        """The connection has gone."""
+        if self._deferred is not None:
+            self._deferred.abandon()
         if self._view.poll is self:
             self._view.poll = None
         if self._timer is not None:
@@ -256,82 +252,60 @@ class WaitingFetch:
             self._timer = None
 
 
-class RepeatedFetches:
-    """The remembered forms of one connection. Their requests are of one build: names and numbers differ, lengths do
-    not."""
+class RepeatedFetches(FixedTemplates[FetchForm]):
+    """Their requests are of one shape: names and numbers differ, lengths do not. A form's name says which partition
+    it fetches, under which leader epoch."""
 
-    __slots__ = ("_build", "_connection", "_forms", "_misses")
+    __slots__ = ()
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        #: By what says which partition.
-        self._forms: dict[bytes, WaitingFetch] = {}
-        self._build = Struct("")
-        self._misses = 0
-
-    def learn(
-        self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, reply: Any
-    ) -> None:
-        """Remember a request that was just handled and waits, if it is a follower's and names one partition."""
-        if request.replica_state.replica_id < 0 or self._misses > _MISSES_MAX or request.forgotten_topics_data:
-            return
+    def form_of(
+        self, context: RequestContext, frame: memoryview, position: int, request: FetchRequest, answer: Any
+    ) -> tuple[Any, bytes, FetchForm] | None:
+        """Of a follower's request that names one partition and waits."""
+        if request.replica_state.replica_id < 0 or request.forgotten_topics_data:
+            return None
         if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
-            return
-        node = context.services
-        session = node.sessions.get(request.session_id)
-        if session is None or session.view is None or self._known(frame) is not None:
-            return
+            return None
+        services = context.services
+        session = services.sessions.get(request.session_id)
         key = (request.topics[0].topic_id, request.topics[0].partitions[0].partition)
-        target, partition = session.targets.get(key), node.replicas.by_id.get(key)
-        still = _still(route, frame, position, request)
-        if target is None or partition is None or still is None:
-            return
-        build = Struct(f">{_OPENING_BYTES}x{len(still.opening)}si{len(still.place)}sq{len(still.ending)}s")
-        if build.format != self._build.format or len(self._forms) >= _FORMS_MAX:
-            self._build = build
-            self._forms.clear()
-        self._misses += 1
-        self._forms[still.place] = WaitingFetch(
-            self._connection, route, context, request, session, session.view, target, partition, still
+        partition = services.replicas.by_id.get(key)
+        if session is None or session.view is None or partition is None or key not in session.targets:
+            return None
+        name = self.name_of(frame)
+        known = self._forms.get(name)
+        if known is not None and known.layout.values(frame) is not None and not known.stale:
+            return None
+        layout = _layout(self._route, frame, position, request)
+        if layout is None:
+            return None
+        form = FetchForm(
+            self._connection,
+            self._route,
+            context,
+            request,
+            session,
+            session.view,
+            session.targets[key],
+            partition,
+            layout,
         )
+        place = layout.part(1)
+        shape = len(frame), place
+        return shape, frame[place].tobytes(), form
 
-    def _known(self, frame: memoryview) -> tuple[WaitingFetch, int, int] | None:
-        """The form of a request with its session epoch and fetch offset."""
-        build = self._build
-        if len(frame) != build.size:
-            return None
-        opening, epoch, place, offset, ending = build.unpack(frame)
-        form = self._forms.get(place)
-        if form is None or form.still.opening != opening or form.still.ending != ending:
-            return None
-        if form.stale:
-            del self._forms[place]
-            return None
-        return form, epoch, offset
-
-    def run(self, frame: memoryview, position: int, correlation_id: int, route: Route) -> bool:
-        """Take a request of a remembered form; False when it is none, or not as simple as it looks."""
-        known = self._known(frame)
-        if known is None:
-            return False
-        form, epoch, offset = known
-        if form.route is not route or not form.may_start(epoch, offset):
-            return False
-        self._misses = 0
-        form.start(correlation_id, offset)
-        return True
+    def name_of(self, frame: memoryview) -> bytes:
+        if self._shape is None or len(frame) != self._shape[0]:
+            return b""
+        place: slice = self._shape[1]
+        return frame[place].tobytes()
 
 
-def _still(route: Route, frame: memoryview, position: int, request: FetchRequest) -> _Still | None:
-    """What stands still in the frame of a request whose body begins at `position`. None when it was not written the way
-    our codec would, so that the places of the numbers are not known."""
+def _layout(route: Route, frame: memoryview, position: int, request: FetchRequest) -> Layout | None:
+    """Where session epoch and fetch offset lie."""
     asked = request.topics[0].partitions[0]
     epoch, offset = request.session_epoch, asked.fetch_offset
     request.session_epoch, asked.fetch_offset = _EPOCH, _OFFSET
-    body = encode(request, route.version)
+    body = bytes(encode(request, route.version))
     request.session_epoch, asked.fetch_offset = epoch, offset
-    opening, _, rest = body.partition(_int32(_EPOCH))
-    place, _, ending = rest.partition(_int64(_OFFSET))
-    opening = bytes(frame[_OPENING_BYTES:position]) + opening
-    given = b"".join((opening, _int32(epoch), place, _int64(offset), ending))
-    return _Still(opening, place, ending) if given == frame[_OPENING_BYTES:] else None
+    return layout_of(frame, position, body, [(_int32(_EPOCH), "i"), (_int64(_OFFSET), "q")])

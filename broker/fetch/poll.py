@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.fetch.fetch_plan import CONSUMER, FetchParams, Plan, warm
 from pylogd.broker.fetch.isolation import reads_committed
+from pylogd.broker.gate.gate import ResourceKind
 from pylogd.broker.network.client_endpoints import add_leader_endpoint
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.fetch import LeaderIdAndEpoch, NodeEndpoint
@@ -19,6 +20,7 @@ from pylogd.runtime.deferred import Deferred
 if TYPE_CHECKING:
     from pylogd.broker.fetch.fetch_sessions import FetchContext, FetchTarget
     from pylogd.broker.fetch.follower_view import FollowerView
+    from pylogd.broker.gate.gate import Resource
     from pylogd.broker.network.context import RequestContext
     from pylogd.protocol.messages.fetch import FetchRequest, FetchResponse
     from pylogd.replication.partition import Partition
@@ -26,6 +28,11 @@ if TYPE_CHECKING:
 #: Plans made with the help of a worker before the event loop reads itself, should the page cache be that small.
 _WARM_ATTEMPTS = 8
 _STALE_LEADER = (int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH))
+
+
+def resources(request: FetchRequest) -> tuple[Resource, ...]:
+    """The topics that a request names; a session knows others."""
+    return tuple((ResourceKind.TOPIC, topic.topic or topic.topic_id) for topic in request.topics)
 
 
 def fetch_params(ctx: RequestContext, request: FetchRequest) -> FetchParams:

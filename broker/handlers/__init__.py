@@ -6,25 +6,47 @@ opens with what every version of its API added, and has
     def handle(ctx: RequestContext, request) -> response | Deferred | Awaitable[response] | None
 
 None means that no reply is due (Produce with acks=0). KafkaError becomes an error response in dispatch, by the table
-in `protocol.failures`.
+in `protocol.failures`. A module may also have
+
+    def resources(request) -> tuple[Resource, ...]
+
+which the gate is told, and its row may name templates for requests that repeat.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from types import ModuleType
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.protocol.api import ApiKey
 
+if TYPE_CHECKING:
+    from pylogd.broker.network.templates import Templates
+
+
+class Repeats(NamedTuple):
+    """Where the templates of an API are, and from which version on there are any."""
+
+    module: str
+    name: str
+    since: int
+
+    def load(self) -> type[Templates]:
+        found: type[Templates] = getattr(import_module(f"pylogd.broker.{self.module}"), self.name)
+        return found
+
 
 class Handler(NamedTuple):
-    """Where an API is handled and at which versions. `hidden` is served but not advertised."""
+    """Where an API is handled and at which versions. `hidden` is served but not advertised; what `works_ahead` starts
+    before earlier requests of the same API are answered."""
 
     module: str
     first: int
     last: int
     hidden: bool = False
+    works_ahead: bool = False
+    repeats: Repeats | None = None
 
     def load(self) -> ModuleType:
         """The module, imported on first use so that start-up pays only for what is asked."""
@@ -32,11 +54,17 @@ class Handler(NamedTuple):
 
 
 SUPPORTED: dict[ApiKey, Handler] = {
-    ApiKey.PRODUCE: Handler("produce", 3, 13),
-    ApiKey.FETCH: Handler("fetch", 4, 18),
+    ApiKey.PRODUCE: Handler(
+        "produce", 3, 13, works_ahead=True, repeats=Repeats("produce.produce_template", "RepeatedProduce", since=3)
+    ),
+    # From 15 on followers tell their broker epoch.
+    ApiKey.FETCH: Handler("fetch", 4, 18, repeats=Repeats("fetch.fetch_template", "RepeatedFetches", since=15)),
     ApiKey.LIST_OFFSETS: Handler("list_offsets", 1, 11),
     ApiKey.METADATA: Handler("metadata", 0, 13),
-    ApiKey.OFFSET_COMMIT: Handler("offset_commit", 2, 10),
+    # From 6 on with leader epochs.
+    ApiKey.OFFSET_COMMIT: Handler(
+        "offset_commit", 2, 10, repeats=Repeats("commit.commit_template", "RepeatedCommits", since=6)
+    ),
     ApiKey.OFFSET_FETCH: Handler("offset_fetch", 1, 10),
     ApiKey.FIND_COORDINATOR: Handler("find_coordinator", 0, 6),
     ApiKey.JOIN_GROUP: Handler("join_group", 0, 9),

@@ -5,16 +5,17 @@
 3  flexible; the client's name and version in the request; features in the response (KIP-511, KIP-584)
 4  features whose lowest level is 0 are included: older clients could not read them (KAFKA-17492)
 
-A version above these is answered with version 0 of the error by the connection itself.
+A version above these is answered with the error in version 0 and the versions of this API.
 """
 
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import TYPE_CHECKING
 
-from pylogd.broker.network.context import RequestContext
 from pylogd.metadata.feature_levels import KRAFT_VERSION, SUPPORTED_FEATURES
-from pylogd.protocol.api import APIS
+from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.api_versions import (
     ApiVersion,
@@ -24,7 +25,21 @@ from pylogd.protocol.messages.api_versions import (
     SupportedFeatureKey,
 )
 
+if TYPE_CHECKING:
+    from pylogd.broker.handlers import Handler
+    from pylogd.broker.network.context import RequestContext
+
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
+
+
+def of_unknown_version(row: Handler) -> SimpleNamespace:
+    """Stands in for this module when a client is newer than this broker."""
+
+    def answer(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
+        known = ApiVersion(int(ApiKey.API_VERSIONS), row.first, row.last)
+        return ApiVersionsResponse(error_code=int(ErrorCode.UNSUPPORTED_VERSION), api_keys=[known])
+
+    return SimpleNamespace(handle=answer)
 
 
 def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -43,7 +58,7 @@ def handle(ctx: RequestContext, request: ApiVersionsRequest) -> ApiVersionsRespo
         api_keys=[
             # Produce is advertised from 0 although it is served from 3: see protocol/api.py.
             ApiVersion(int(key), min(handler.first, APIS[key].advertised_first), handler.last)
-            for key, handler in sorted(connection.dispatcher.supported.items())
+            for key, handler in sorted(connection.supported.items())
             if not handler.hidden
         ],
         supported_features=[

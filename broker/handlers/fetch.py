@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from pylogd.broker.fetch.fetch_sessions import IncrementalContext, open_context
 from pylogd.broker.fetch.follower_view import FollowerView
-from pylogd.broker.fetch.poll import FollowerPoll, Poll, fetch_params, respond
+from pylogd.broker.fetch.poll import FollowerPoll, Poll, fetch_params, resources, respond
 
 if TYPE_CHECKING:
     from pylogd.broker.fetch.fetch_plan import FetchParams
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from pylogd.broker.services import Services
     from pylogd.protocol.messages.fetch import FetchRequest, FetchResponse
     from pylogd.runtime.deferred import Deferred
+
+__all__ = ["handle", "resources"]
 
 
 def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferred:

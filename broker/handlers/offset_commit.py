@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pylogd.broker.commit.commit_reply import CommitReply, resources
 from pylogd.coordinators.groups.commits import Commit
-from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.offset_commit import (
     OffsetCommitRequest,
@@ -23,32 +23,13 @@ from pylogd.protocol.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
-    from pylogd.coordinators.groups.groups import GroupState
-    from pylogd.coordinators.shard.shard import Shard
+
+__all__ = ["handle", "resources"]
 
 _TOPIC_IDS = 10
-
-
-class CommitReply(Reply):
-    """Owed to a commit; `repeated_commit` learns from it what the next one will look like."""
-
-    __slots__ = ("accepted", "commits", "shard")
-
-    def __init__(self, shard: Shard[GroupState], commits: list[Commit], response: OffsetCommitResponse) -> None:
-        Deferred.__init__(self)
-        self.shard = shard
-        self.commits = commits
-        #: The response when nothing is refused.
-        self.accepted = response
-
-    def refuse(self, code: ErrorCode, message: str | None) -> OffsetCommitResponse:
-        for commit in self.commits:
-            commit.answer.error_code = int(code)
-        return self.accepted
 
 
 def handle(ctx: RequestContext, request: OffsetCommitRequest) -> OffsetCommitResponse | CommitReply:

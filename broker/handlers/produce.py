@@ -23,8 +23,11 @@ from collections.abc import Awaitable
 from pylogd.broker.network.context import RequestContext
 from pylogd.broker.produce.admission import Admission, has_transactional_records
 from pylogd.broker.produce.append import append, append_when_admitted
+from pylogd.broker.produce.produce_head import resources
 from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pylogd.runtime.deferred import Deferred
+
+__all__ = ["handle", "resources"]
 
 
 def handle(

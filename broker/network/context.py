@@ -2,16 +2,45 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import asyncio
+from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.connection import Connection
+    from collections.abc import Mapping
+
+    from pylogd.broker.handlers import Handler
     from pylogd.broker.services import Services
+    from pylogd.protocol.api import ApiKey
     from pylogd.rpc.caller import Caller
 
 
 class CloseConnection(Exception):
     """The only answer is to hang up, as Kafka does for a failed Produce with acks=0. The text goes to the log."""
+
+
+class ClientConnection(Protocol):
+    """What a handler may ask of the connection that a request came in on."""
+
+    loop: asyncio.AbstractEventLoop
+    #: Host and port, for the log.
+    peer: str
+    peer_host: str
+    peer_port: int
+    local_host: str
+    local_port: int
+    #: As the client calls itself in ApiVersions.
+    client_software_name: str
+    client_software_version: str
+
+    def __hash__(self) -> int:
+        """It may be a key: which connection carried a broker's heartbeats?"""
+
+    @property
+    def supported(self) -> Mapping[ApiKey, Handler]:
+        """The APIs of this listener."""
+
+    def admitted(self) -> None:
+        """The request that held up everything behind it is under way: the next one may work ahead of its reply."""
 
 
 class RequestContext:
@@ -20,7 +49,7 @@ class RequestContext:
     __slots__ = ("caller", "connection", "correlation_id", "services", "version")
 
     def __init__(
-        self, version: int, caller: Caller, correlation_id: int, connection: Connection, services: Any
+        self, version: int, caller: Caller, correlation_id: int, connection: ClientConnection, services: Any
     ) -> None:
         self.version = version
         self.caller = caller

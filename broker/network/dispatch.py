@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Mapping
 from struct import Struct
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.network.context import CloseConnection, RequestContext
@@ -20,6 +20,7 @@ from pylogd.protocol.codec import decoder, encoder
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
+    from pylogd.broker.gate.gate import Gate, Resource
     from pylogd.broker.handlers import Handler
 
 logger = logging.getLogger(__name__)
@@ -28,8 +29,6 @@ _RESPONSE_HEADER = Struct(">ii").pack
 _RESPONSE_HEADER_TAGGED = Struct(">iix").pack
 _set_size = Struct(">i").pack_into
 _SIZE_MAX = 0x7FFFFFFF
-#: With leader epochs, and with followers that tell their broker epoch.
-_FORMS_SINCE = {ApiKey.OFFSET_COMMIT: 6, ApiKey.FETCH: 15}
 
 
 class Route:
@@ -39,27 +38,29 @@ class Route:
         "decode",
         "encode",
         "handle",
-        "has_forms",
-        "is_produce",
         "key",
+        "load_templates",
         "request_tagged",
+        "resources",
         "response_class",
         "response_header",
         "version",
+        "works_ahead",
     )
 
-    def __init__(self, key: ApiKey, version: int, module: ModuleType | Any) -> None:
+    def __init__(self, key: ApiKey, version: int, module: ModuleType | SimpleNamespace, row: Handler) -> None:
         api = APIS[key]
         self.key = key
         self.version = version
         self.handle: Callable[[RequestContext, Any], Any] = module.handle
+        self.resources: Callable[[Any], tuple[Resource, ...]] = vars(module).get("resources", _nothing)
         self.response_class = api.response
         self.decode = decoder(api.request, version)
         self.encode = encoder(api.response, version)
-        self.is_produce = key is ApiKey.PRODUCE
-        #: Whether requests that look like one before need not be decoded: `repeated_commit`, `repeated_fetch`.
-        #: Not for the controller's: a Fetch of its quorum is answered by the quorum.
-        self.has_forms = version >= _FORMS_SINCE.get(key, _SIZE_MAX) and "handlers" in module.__name__
+        self.works_ahead = row.works_ahead
+        #: What may answer requests that look like one before; None where nothing does.
+        repeats = row.repeats
+        self.load_templates = repeats.load if repeats is not None and version >= repeats.since else None
         self.request_tagged = version >= api.flexible
         tagged = version >= api.flexible and key is not ApiKey.API_VERSIONS
         self.response_header = _RESPONSE_HEADER_TAGGED if tagged else _RESPONSE_HEADER
@@ -79,28 +80,50 @@ class Route:
                 raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"a frame cannot hold {size} bytes")
         _set_size(buffer, start, size)
 
+    def encode_throttled(
+        self, buffer: bytearray, splits: list[tuple[int, Any]], correlation_id: int, response: Any, throttle_ms: int
+    ) -> None:
+        """As `encode_into`, with a throttle time where the response has one."""
+        told = getattr(response, "throttle_time_ms", None)
+        if told is not None:
+            response.throttle_time_ms = max(told, throttle_ms)
+        self.encode_into(buffer, splits, correlation_id, response)
+        if told is not None:
+            # Who gave the response may give it again.
+            response.throttle_time_ms = told
+
+
+def _nothing(request: Any) -> tuple[Resource, ...]:
+    return ()
+
 
 class Dispatcher:
     """The APIs of one kind of listener."""
 
-    def __init__(self, services: Any, supported: Mapping[ApiKey, Handler]) -> None:
+    def __init__(self, services: Any, supported: Mapping[ApiKey, Handler], gate: Gate) -> None:
         self.services = services
         self.supported = supported
+        self.gate = gate
+        #: APIs that start before earlier requests of theirs are answered.
+        self.works_ahead = frozenset(int(key) for key, row in supported.items() if row.works_ahead)
         #: By the four bytes key << 16 | version.
         self.routes: dict[int, Route] = {}
 
     def route(self, key_and_version: int) -> Route:
-        """Make the route of a version asked for the first time; ProtocolError when it is not served here."""
+        """Make the route of a version asked for the first time; ProtocolError when it is not served here. A client that
+        asks for a newer version of ApiVersions than this broker knows is told in version 0 which there are."""
         number, version = key_and_version >> 16, key_and_version & 0xFFFF
         api = APIS.get(number)
         handler = self.supported.get(api.key) if api is not None else None
         if api is None or handler is None:
             raise ProtocolError(f"API key {number} is not enabled on this listener")
         if not handler.first <= version <= handler.last:
+            if api.key is ApiKey.API_VERSIONS:
+                return Route(api.key, 0, handler.load().of_unknown_version(handler), handler)
             raise ProtocolError(
                 f"{api.name} version {version} is not enabled (supported: {handler.first} to {handler.last})"
             )
-        made = self.routes[key_and_version] = Route(api.key, version, handler.load())
+        made = self.routes[key_and_version] = Route(api.key, version, handler.load(), handler)
         return made
 
 

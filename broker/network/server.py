@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING
 
 from pylogd.broker.network.connection import Connection
 from pylogd.broker.network.dispatch import Dispatcher
+from pylogd.broker.network.request_memory import Memory
 from pylogd.config.listeners import Endpoint
 from pylogd.runtime.log_lines import Repeats, fields
 
@@ -29,43 +29,6 @@ logger = logging.getLogger(__name__)
 #: An idle connection gives its receive buffer back after this time.
 _SHED_AFTER_S = 10.0
 _SWEEP_S_MAX = 10.0
-
-
-class Memory:
-    """The bytes that long requests of all clients may hold while they are read.
-
-    A request is admitted while anything is left, and may then overdraw, so that one larger than the limit is served
-    and a limit can never leave two half-read requests waiting for each other. Who is admitted and then dawdles is hung
-    up on when others wait: a few announcements must not keep everybody out.
-    """
-
-    __slots__ = ("_waiting", "limit", "used")
-
-    def __init__(self, limit: int) -> None:
-        self.limit = limit
-        self.used = 0
-        self._waiting: deque[Connection] = deque()
-
-    def take(self, size: int) -> bool:
-        if self.used >= self.limit:
-            return False
-        self.used += size
-        return True
-
-    def give(self, size: int) -> None:
-        self.used -= size
-        while self._waiting and self.used < self.limit:
-            self._waiting.popleft().memory_granted()
-
-    @property
-    def contended(self) -> bool:
-        """Whether somebody waits."""
-        return bool(self._waiting)
-
-    def wait(self, connection: Connection) -> None:
-        if not connection.waiting_for_memory:
-            connection.waiting_for_memory = True
-            self._waiting.append(connection)
 
 
 class Limits:
@@ -296,7 +259,7 @@ class Server:
                 connection.close()
             elif silent_s > idle_s and connection.stream.sending and now - connection.stream.taken_at > idle_s:
                 connection.close("it does not read its replies (connections.max.idle.ms)")
-            elif contended and connection.dawdles(now):
+            elif contended and connection.share.dawdles(now):
                 connection.close("its request arrives too slowly for the memory it holds while others wait")
             elif silent_s > _SHED_AFTER_S:
                 connection.stream.shed()

@@ -1,5 +1,5 @@
-"""What a remembered head of Produce requests stands for: a partition and the form of the reply. See
-`repeated_produce`."""
+"""What the head of a Produce request stands for: a partition and the form of the reply. See
+`broker/produce/produce_template.py`."""
 
 from __future__ import annotations
 
@@ -7,14 +7,17 @@ from collections.abc import Callable
 from struct import Struct
 from typing import TYPE_CHECKING
 
+from pylogd.broker.gate.gate import ResourceKind
 from pylogd.broker.network.context import RequestContext
+from pylogd.broker.network.frames import frame_of
 from pylogd.broker.produce.refusals import with_leaders
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.gate.gate import Resource
     from pylogd.broker.network.dispatch import Route
+    from pylogd.broker.network.templates import RepeatingConnection
     from pylogd.protocol.messages.produce import ProduceRequest
     from pylogd.replication.partition import Partition
     from pylogd.storage.log.log import AppendInfo
@@ -31,6 +34,11 @@ _PRODUCER_ID = 43
 _SENTINELS = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
 
 
+def resources(request: ProduceRequest) -> tuple[Resource, ...]:
+    """The topics that a request names."""
+    return tuple([(ResourceKind.TOPIC, topic.name or topic.topic_id) for topic in request.topic_data])
+
+
 class Head:
     """What one remembered head stands for."""
 
@@ -39,7 +47,6 @@ class Head:
         "flexible",
         "has_log_start",
         "index",
-        "key_and_version",
         "middle",
         "pack",
         "partition",
@@ -53,8 +60,7 @@ class Head:
         "version",
     )
 
-    def __init__(self, key_and_version: int, route: Route, partition: Partition, request: ProduceRequest) -> None:
-        self.key_and_version = key_and_version
+    def __init__(self, route: Route, partition: Partition, request: ProduceRequest) -> None:
         self.route = route
         self.version = route.version
         self.flexible = route.request_tagged
@@ -91,22 +97,31 @@ class Head:
         return ProduceResponse([TopicProduceResponse(self.topic, self.topic_id, [answer])])
 
     def reply(self, correlation_id: int, info: AppendInfo) -> bytes:
-        numbers = (info.base_offset, info.log_append_time_ms, info.log_start_offset)
-        if not self.has_log_start:
-            numbers = numbers[:2]  # type: ignore[assignment]
-        return self.pack(self.size, correlation_id, self.middle, *numbers, self.tail)
+        if self.has_log_start:
+            return self.pack(
+                self.size,
+                correlation_id,
+                self.middle,
+                info.base_offset,
+                info.log_append_time_ms,
+                info.log_start_offset,
+                self.tail,
+            )
+        return self.pack(self.size, correlation_id, self.middle, info.base_offset, info.log_append_time_ms, self.tail)
 
-    def failure(self, connection: Connection, correlation_id: int, info: AppendInfo, code: ErrorCode) -> bytearray:
-        """The reply to a request that was appended and then not acknowledged."""
+    def full_reply(
+        self, connection: RepeatingConnection, correlation_id: int, info: AppendInfo, code: ErrorCode, throttle_ms: int
+    ) -> list[bytes | bytearray]:
+        """The reply to a request that was appended and then not acknowledged, or that is throttled."""
         answer = PartitionProduceResponse(
             self.index, int(code), info.base_offset, info.log_append_time_ms, info.log_start_offset
         )
-        context = RequestContext(
-            self.version, connection.caller, correlation_id, connection, connection.dispatcher.services
-        )
-        frame = bytearray()
-        self.route.encode_into(frame, [], correlation_id, with_leaders(context, self._response(answer)))
-        return frame
+        response = self._response(answer)
+        if code:
+            services = connection.dispatcher.services
+            context = RequestContext(self.version, connection.caller, correlation_id, connection, services)
+            response = with_leaders(context, response)
+        return frame_of(self.route, correlation_id, response, throttle_ms)
 
 
 def records_of(view: memoryview, position: int, stop: int, flexible: bool) -> memoryview | None:

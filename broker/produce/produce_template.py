@@ -15,23 +15,21 @@ because a refused append changes nothing; the full path refuses it again and say
 
 from __future__ import annotations
 
-from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
 
+from pylogd.broker.network.templates import OPENING_BYTES, RepeatingConnection, Templates, opening
 from pylogd.broker.produce.produce_head import NO_TAGS, Head, records_of
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.produce import ProduceResponse
 from pylogd.storage.log.log import AppendInfo
 
 if TYPE_CHECKING:
-    from pylogd.broker.network.connection import Connection
+    from pylogd.broker.network.context import RequestContext
     from pylogd.broker.network.dispatch import Route
-    from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
+    from pylogd.protocol.messages.produce import ProduceRequest
     from pylogd.storage.log.placing import Placement
 
-#: Size, key and version as one number, correlation id.
-_opening = Struct(">iIi").unpack_from
-_OPENING_BYTES = 12
 #: Heads remembered per connection, one for each partition it produces to.
 _HEADS_MAX = 1024
 #: Requests with a head of another length before the remembered ones are given up for it.
@@ -43,18 +41,22 @@ _SMALL_BYTES = 1 << 11
 _TOGETHER_BYTES = 1 << 14
 #: It pays when about so many more are there.
 _WORTHWHILE = 4
+_NOT_WRITTEN = AppendInfo(-1, -1, -1, -1)
 
 
-class WaitingReply:
+class PendingProduce:
     """A reply with its place in the connection's order, until the acknowledgement is there."""
 
-    __slots__ = ("_connection", "_correlation_id", "_head", "_info", "chunks")
+    __slots__ = ("_connection", "_correlation_id", "_head", "_info", "_throttle_ms", "chunks")
 
-    def __init__(self, connection: Connection, head: Head, correlation_id: int, info: AppendInfo) -> None:
+    def __init__(
+        self, connection: RepeatingConnection, head: Head, correlation_id: int, info: AppendInfo, throttle_ms: int
+    ) -> None:
         self._connection = connection
-        self._head = head
         self._correlation_id = correlation_id
+        self._head = head
         self._info = info
+        self._throttle_ms = throttle_ms
         self.chunks: list[Any] | None = None
 
     def acknowledged(self, slot: int, code: ErrorCode) -> None:
@@ -66,18 +68,15 @@ class WaitingReply:
         self._fill(ErrorCode.NONE)
 
     def abandon(self) -> None:
-        """Nobody waits for the acknowledgement any longer."""
         if self.chunks is None:
             self._head.partition.abandon(self)
 
-    @property
-    def deferred(self) -> WaitingReply:
-        """What is told when the connection has gone."""
-        return self
-
     def _fill(self, code: ErrorCode) -> None:
         head, number, info = self._head, self._correlation_id, self._info
-        self.chunks = [head.failure(self._connection, number, info, code) if code else head.reply(number, info)]
+        if code or self._throttle_ms:
+            self.chunks = head.full_reply(self._connection, number, info, code, self._throttle_ms)
+        else:
+            self.chunks = [head.reply(number, info)]
 
 
 class _Group:
@@ -95,12 +94,11 @@ class _Group:
 
     def place(self, now_ms: int, count: int) -> int:
         """How many of the turn's `count` requests stand before the first one here that cannot be appended like this."""
-        partition = self._head.partition
-        placed = self._placed = partition.log.place(self.batches, partition.leader_epoch, now_ms)
+        placed = self._placed = self._head.partition.place(self.batches, now_ms)
         taken = 0 if placed is None else len(placed.bases)
         return count if taken == len(self.batches) else self.places[taken]
 
-    def write(self, now_ms: int, replies: list[bytes | bytearray], connection: Connection) -> None:
+    def write(self, now_ms: int, replies: list[bytes], connection: RepeatingConnection) -> None:
         """Append those that get a reply; the others are left as they came."""
         placed, count = self._placed, len(replies)
         if placed is not None and self.places[len(placed.bases) - 1] >= count:
@@ -111,161 +109,146 @@ class _Group:
         if placed is None:
             return
         head = self._head
+        partition = head.partition
         answered = zip(self.places, self.numbers, placed.bases)
         try:
-            placed.write()
+            partition.write(placed)
         except KafkaError as refusal:
             for place, number, _ in answered:
-                replies[place] = head.failure(connection, number, AppendInfo(-1, -1, -1, -1), refusal.code)
+                replies[place] = b"".join(head.full_reply(connection, number, _NOT_WRITTEN, refusal.code, 0))
             return
-        partition = head.partition
-        partition.advance()
         log_start = partition.log.log_start_offset
         pack, size, middle, tail = head.pack, head.size, head.middle, head.tail
         for place, number, base in answered:
             replies[place] = pack(size, number, middle, base, -1, log_start, tail)
 
 
-class RepeatedProduce:
+class RepeatedProduce(Templates):
     """The remembered heads of one connection; all of one length, because that is how a head is found."""
 
-    __slots__ = ("_connection", "_head_bytes", "_heads", "_misses")
+    works_ahead = True
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+    __slots__ = ("_clock", "_head_bytes", "_heads", "_key_and_version", "_misses")
+
+    def __init__(self, connection: RepeatingConnection, route: Route) -> None:
+        super().__init__(connection, route)
+        self._clock = connection.dispatcher.services.clock
+        self._key_and_version = route.key << 16 | route.version
         self._heads: dict[bytes, Head] = {}
         self._head_bytes = 0
         self._misses = 0
 
     def learn(
         self,
-        key_and_version: int,
-        route: Route,
+        context: RequestContext,
         frame: memoryview,
+        position: int,
         request: ProduceRequest,
-        response: ProduceResponse | None,
+        answer: Any,
     ) -> None:
-        """Remember the head of a request that was just handled, if others like it can be appended directly. `response`
-        is None when the request was appended and waits."""
+        """Remember the head of a request that was appended, if others like it can be appended directly."""
+        self.outdated()
+        route = self._route
         if request.transactional_id is not None or request.acks == 0 or len(request.topic_data) != 1:
             return
         topic = request.topic_data[0]
         if len(topic.partition_data) != 1:
             return
-        if response is not None and response.responses[0].partition_responses[0].error_code:
+        if isinstance(answer, ProduceResponse) and answer.responses[0].partition_responses[0].error_code:
             return
         index, records = topic.partition_data[0].index, topic.partition_data[0].records
-        by_id = route.version >= 13
-        replicas = self._connection.dispatcher.services.replicas
-        partition = (replicas.by_id if by_id else replicas.by_name).get(
-            (topic.topic_id if by_id else topic.name, index)
-        )
+        replicas = context.services.replicas
+        if route.version >= 13:
+            partition = replicas.by_id.get((topic.topic_id, index))
+        else:
+            partition = replicas.by_name.get((topic.name, index))
         if partition is None or records is None:
             return
-        length_bytes, tail = 4, 0
-        if route.request_tagged:
-            length_bytes, tail = _uvarint_size(len(records) + 1), len(NO_TAGS)
-            if frame[-tail:] != NO_TAGS:
-                return
-        # The frame comes without its size.
-        head = frame[_OPENING_BYTES - 4 : len(frame) - tail - len(records) - length_bytes].tobytes()
-        if len(head) != self._head_bytes:
+        head = _head_of(frame, len(records), route.request_tagged)
+        if head is not None and self._makes_room(len(head)):
+            known = self._heads.get(head)
+            if known is None or known.partition is not partition:
+                self._heads[head] = Head(route, partition, request)
+
+    def _makes_room(self, head_bytes: int) -> bool:
+        """Whether a head of this length is to be remembered; those of another length are given up for it."""
+        if head_bytes != self._head_bytes:
             self._misses += 1
             if self._heads and self._misses < _MISSES_MAX:
-                return
+                return False
             self._heads.clear()
-            self._head_bytes = len(head)
+            self._head_bytes = head_bytes
         elif len(self._heads) >= _HEADS_MAX:
             self._heads.clear()
         self._misses = 0
-        known = self._heads.get(head)
-        if known is None or known.partition is not partition or known.key_and_version != key_and_version:
-            self._heads[head] = Head(key_and_version, route, partition, request)
+        return True
 
-    def run(
-        self,
-        view: memoryview,
-        start: int,
-        end: int,
-        out: bytearray,
-        now_ms: int,
-        room: int,
-        size_max: int = 0x7FFFFFFF,
-    ) -> int:
-        """Append the requests at the beginning of view[start:end] as long as they have remembered heads. Replies go to
-        `out`, or to the connection's pending ones, of which there may be `room` more, if there are any or if they must
-        wait. Returns where the first other request starts."""
-        heads, records_at = self._heads, _OPENING_BYTES + self._head_bytes
-        pending = self._connection.pending
-        while end - start > records_at + 4:
-            size, key_and_version, correlation_id = _opening(view, start)
+    def run(self, view: memoryview, start: int, end: int, out: bytearray, room: int, size_max: int) -> int:
+        """Append the requests at the beginning that have remembered heads."""
+        if self.outdated():
+            return start
+        connection, gate = self._connection, self._gate
+        heads, records_at = self._heads, OPENING_BYTES + self._head_bytes
+        pending, meters = connection.pending, gate.meters
+        now_ms = self._clock.now_ms()
+        begin, count, throttle_ms = start, 0, 0
+        while end - start > records_at + 4 and room > 0 and len(out) <= _REPLY_BYTES_MAX:
+            size, key_and_version, correlation_id = opening(view, start)
             stop = start + 4 + size
             if stop > end or size > size_max:
                 break
             position = start + records_at
-            head = heads.get(view[start + _OPENING_BYTES : position].tobytes())
-            if head is None or head.key_and_version != key_and_version:
+            head = heads.get(view[start + OPENING_BYTES : position].tobytes())
+            if head is None or key_and_version != self._key_and_version:
                 break
             try:
+                if (
+                    size < _SMALL_BYTES
+                    and end - stop > _WORTHWHILE * size
+                    and not pending
+                    and not meters
+                    and head.alone
+                ):
+                    done, together = self._append_together(view, start, end, out, now_ms)
+                    if together:
+                        start = done
+                        count += together
+                        continue
                 records = records_of(view, position, stop, head.flexible)
-                partition = head.partition
-                if records is None or not partition.is_leader:
+                if records is None:
                     break
-                log = partition.log
-                if partition.followers or log.config.flush_messages == 1:
-                    info = partition.append(records, acks=head.acks, now_ms=now_ms, version=head.version)
-                    waits = partition.must_wait(head.acks, info.last_offset)
-                else:
-                    # Alone and not bound to the disk: in the same moment acknowledged.
-                    if head.plain and end - stop > _WORTHWHILE * size and size < _SMALL_BYTES and not pending:
-                        done = self._append_together(view, start, end, out, now_ms)
-                        if done > start:
-                            start = done
-                            if len(out) > _REPLY_BYTES_MAX:
-                                break
-                            continue
-                    info = log.append_as_leader(records, partition.leader_epoch, now_ms=now_ms, version=head.version)
-                    partition.advance()
-                    waits = False
+                info = head.partition.append(records, acks=head.acks, now_ms=now_ms, version=head.version)
             except (KafkaError, IndexError, StructError):
                 break
             start = stop
+            count += 1
+            if meters:
+                throttle_ms = gate.admit_again(connection.caller, self._route.key, size)
+            waits = head.partition.must_wait(head.acks, info.last_offset)
             if waits or pending:
-                self._queue(head, correlation_id, info, waits)
+                self._queue(head, correlation_id, info, waits, throttle_ms)
                 room -= 1
-                if room <= 0:
-                    break
-            elif head.has_log_start:
-                out += head.pack(
-                    head.size,
-                    correlation_id,
-                    head.middle,
-                    info.base_offset,
-                    info.log_append_time_ms,
-                    info.log_start_offset,
-                    head.tail,
-                )
+            elif throttle_ms:
+                out += b"".join(head.full_reply(connection, correlation_id, info, ErrorCode.NONE, throttle_ms))
             else:
-                out += head.pack(
-                    head.size, correlation_id, head.middle, info.base_offset, info.log_append_time_ms, head.tail
-                )
-            if len(out) > _REPLY_BYTES_MAX:
-                break
+                out += head.reply(correlation_id, info)
+        if count and not meters:
+            gate.admit_again(connection.caller, self._route.key, start - begin - 4 * count, count)
         return start
 
-    def _append_together(self, view: memoryview, start: int, end: int, out: bytearray, now_ms: int) -> int:
+    def _append_together(self, view: memoryview, start: int, end: int, out: bytearray, now_ms: int) -> tuple[int, int]:
         """Append small requests that came together with one write for each partition. Returns where the first request
-        starts that was not appended."""
-        heads, records_at = self._heads, _OPENING_BYTES + self._head_bytes
+        starts that was not appended, and how many were."""
+        heads, records_at = self._heads, OPENING_BYTES + self._head_bytes
         groups: dict[Head, _Group] = {}
         stops: list[int] = []
         at, enough = start, start + _TOGETHER_BYTES
         while at < enough and end - at > records_at + 4:
-            size, key_and_version, correlation_id = _opening(view, at)
+            size, key_and_version, correlation_id = opening(view, at)
             stop = at + 4 + size
             position = at + records_at
-            head = heads.get(view[at + _OPENING_BYTES : position].tobytes())
-            if stop > end or size > _SMALL_BYTES or head is None or head.key_and_version != key_and_version:
+            head = heads.get(view[at + OPENING_BYTES : position].tobytes())
+            if stop > end or size > _SMALL_BYTES or head is None or key_and_version != self._key_and_version:
                 break
             records = records_of(view, position, stop, head.flexible)
             if records is None:
@@ -284,15 +267,15 @@ class RepeatedProduce:
         count = len(stops)
         for group in groups.values():
             count = min(count, group.place(now_ms, len(stops)))
-        replies: list[bytes | bytearray] = [b""] * count
+        replies = [b""] * count
         for group in groups.values():
             group.write(now_ms, replies, self._connection)
         out += b"".join(replies)
-        return stops[count - 1] if count else start
+        return (stops[count - 1] if count else start), count
 
-    def _queue(self, head: Head, correlation_id: int, info: AppendInfo, waits: bool) -> None:
+    def _queue(self, head: Head, correlation_id: int, info: AppendInfo, waits: bool, throttle_ms: int) -> None:
         connection = self._connection
-        reply = WaitingReply(connection, head, correlation_id, info)
+        reply = PendingProduce(connection, head, correlation_id, info, throttle_ms)
         connection.pending.append(reply)
         if not waits:
             reply.ready()
@@ -301,8 +284,19 @@ class RepeatedProduce:
         when = partition.when_committed if head.acks == -1 else partition.when_flushed
         when(info.last_offset + 1, partition.leader_epoch, connection.loop.time() + head.timeout_s, reply)
 
-    def close(self) -> None:
+    def forget(self) -> None:
         self._heads.clear()
+
+
+def _head_of(frame: memoryview, records_bytes: int, flexible: bool) -> bytes | None:
+    """The head of a request with so many bytes of records; None when something else follows them. The frame comes
+    without its size."""
+    length_bytes, tail = 4, 0
+    if flexible:
+        length_bytes, tail = _uvarint_size(records_bytes + 1), len(NO_TAGS)
+        if frame[-tail:] != NO_TAGS:
+            return None
+    return frame[OPENING_BYTES - 4 : len(frame) - tail - records_bytes - length_bytes].tobytes()
 
 
 def _uvarint_size(value: int) -> int:

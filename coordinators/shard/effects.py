@@ -45,8 +45,34 @@ class WriteRefused(KafkaError):
     """A record cannot be written now, and nothing has happened."""
 
 
-class Reply(Deferred):
-    """A coordinator's answer to a request. `refuse(code, message)` makes the response for when it cannot be given."""
+class Owed(Protocol):
+    """A reply that somebody waits for."""
+
+    def resolve(self, response: Any) -> None:
+        """Give the answer."""
+
+    def refuse(self, code: ErrorCode, message: str | None) -> Any:
+        """The response that says why it cannot be given."""
+
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        """Give that response."""
+
+
+class PromisedReply(Deferred):
+    """A coordinator's answer to a request."""
+
+    __slots__ = ()
+
+    def refuse(self, code: ErrorCode, message: str | None) -> Any:
+        """The response that says why it cannot be given."""
+        raise NotImplementedError
+
+    def fail(self, code: ErrorCode, message: str | None = None) -> None:
+        self.resolve(self.refuse(code, message))
+
+
+class Reply(PromisedReply):
+    """With the function that makes the response for when it cannot be given."""
 
     __slots__ = ("_refuse",)
 
@@ -56,9 +82,6 @@ class Reply(Deferred):
 
     def refuse(self, code: ErrorCode, message: str | None) -> Any:
         return self._refuse(code, message)
-
-    def fail(self, code: ErrorCode, message: str | None = None) -> None:
-        self.resolve(self.refuse(code, message))
 
 
 def plain_size(encoded: list[Encoded], first_delta: int, limit: int) -> int:

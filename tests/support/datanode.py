@@ -18,6 +18,7 @@ from pylogd.broker.admin.topic_creation import TopicCreation
 from pylogd.broker.cluster.producer_ids import ProducerIds
 from pylogd.broker.fetch.fetch_plan import FetchPlanner
 from pylogd.broker.fetch.fetch_sessions import FetchSessions
+from pylogd.broker.gate.gate import Gate
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
@@ -68,7 +69,7 @@ class DataNode:
     broker_epoch = 7
     cluster_id = "test-cluster-id-000000"
 
-    def __init__(self, directory: Path, **properties: str) -> None:
+    def __init__(self, directory: Path, gate: Gate | None = None, **properties: str) -> None:
         settings = {"node.id": "1", "process.roles": "broker", **properties}
         self.directory = directory
         self.config = BrokerConfig({name.replace("_", "."): value for name, value in settings.items()})
@@ -103,6 +104,7 @@ class DataNode:
             self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)
         )
         self.server = Server(self.network, self.config)
+        self.gate = gate or Gate()
         self._thread = threading.Thread(target=self._run, daemon=True)
         self._thread.start()
         self.port: int = self.call(self._start)
@@ -115,7 +117,7 @@ class DataNode:
         self.logs.open()
         listener = self.server.bind(Endpoint("PLAINTEXT", "127.0.0.1", 0))
         self.services = self._services()
-        self.dispatcher = Dispatcher(self.services, SUPPORTED)
+        self.dispatcher = Dispatcher(self.services, SUPPORTED, self.gate)
         self.server.start(self.dispatcher)
         endpoint = RegisteredEndpoint("PLAINTEXT", "127.0.0.1", listener.port)
         self.image.brokers[1] = Broker(1, 7, bytes(16), {"PLAINTEXT": endpoint}, {}, fenced=False)

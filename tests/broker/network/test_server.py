@@ -300,7 +300,7 @@ def test_long_requests_share_bounded_memory(made: Any) -> None:
     while node.server.memory.used == 0:
         time.sleep(0.001)
     second.socket.sendall(data[1][:200_000])
-    while not any(connection.waiting_for_memory for connection in node.server.connections):
+    while not any(connection.share.waiting for connection in node.server.connections):
         time.sleep(0.001)
     first.socket.sendall(data[0][200_000:])
     assert first.reply()
@@ -336,7 +336,7 @@ def test_who_does_not_read_is_hung_up_on(made: Any) -> None:
 
 
 def test_announcements_do_not_keep_others_out(made: Any, monkeypatch: Any) -> None:
-    monkeypatch.setattr("pylogd.broker.network.connection._PATIENCE_S", 0.2)
+    monkeypatch.setattr("pylogd.broker.network.request_memory._PATIENCE_S", 0.2)
     node = made(queued_max_request_bytes="300000")
     node.create_topic("t", max_message_bytes=2_000_000)
     with node.client() as talker, node.client() as producer:

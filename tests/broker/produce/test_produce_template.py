@@ -9,7 +9,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from pylogd.broker.handlers import produce
+from pylogd.broker.gate.gate import Gate
+from pylogd.broker.handlers import SUPPORTED, produce
 from pylogd.broker.network.context import RequestContext
 from pylogd.broker.network.dispatch import Route
 from pylogd.broker.produce.produce_template import RepeatedProduce
@@ -34,6 +35,10 @@ CALLER = Caller(client_id="tests")
 NOW_MS = 1_700_000_000_000
 
 
+def route(version: int) -> Route:
+    return Route(ApiKey.PRODUCE, version, produce, SUPPORTED[ApiKey.PRODUCE])
+
+
 class Broker:
     """The parts behind a connection: two topics of two partitions each, and the two ways to their logs."""
 
@@ -52,16 +57,16 @@ class Broker:
         self.timers: list[tuple[float, Any]] = []
         self.now_s = 100.0
 
-    def repeated(self) -> RepeatedProduce:
+    def repeated(self, version: int = 8) -> RepeatedProduce:
         self.connection: Any = SimpleNamespace(
             caller=CALLER,
-            dispatcher=SimpleNamespace(services=self.node),
+            dispatcher=SimpleNamespace(services=self.node, gate=Gate()),
             pending=deque(),
             loop=self.loop,
             settled=lambda reply: self.settled.append(reply),
         )
         self.settled: list[Any] = []
-        return RepeatedProduce(self.connection)
+        return RepeatedProduce(self.connection, route(version))
 
     def _call_at(self, when: float, job: Any) -> Any:
         timer = (when, job)
@@ -75,18 +80,19 @@ class Broker:
 
     def full(self, frame: bytes, repeated: RepeatedProduce | None = None, version: int = 8) -> bytes:
         """The full way; `repeated` learns from it."""
-        route = Route(ApiKey.PRODUCE, version, produce)
+        way = route(version)
         view = memoryview(bytearray(frame))[4:]
-        position = 10 + int.from_bytes(view[8:10], "big") + (1 if route.request_tagged else 0)
-        request, _ = route.decode(view, position)
+        position = 10 + int.from_bytes(view[8:10], "big") + (1 if way.request_tagged else 0)
+        request, _ = way.decode(view, position)
         correlation_id = int.from_bytes(view[4:8], "big")
-        response = route.handle(RequestContext(version, CALLER, correlation_id, None, self.node), request)  # type: ignore[arg-type]
+        context = RequestContext(version, CALLER, correlation_id, None, self.node)  # type: ignore[arg-type]
+        response = way.handle(context, request)
         if repeated is not None:
-            repeated.learn(version, route, view, request, None if isinstance(response, Deferred) else response)
+            repeated.learn(context, view, position, request, response)
         if isinstance(response, Deferred):
             return b""
         out = bytearray()
-        route.encode_into(out, [], correlation_id, response)
+        way.encode_into(out, [], correlation_id, response)
         return bytes(out)
 
 
@@ -129,14 +135,14 @@ def offset_position(reply: bytes) -> int:
 
 def run(repeated: RepeatedProduce, data: bytes) -> tuple[int, bytes]:
     out = bytearray()
-    return repeated.run(memoryview(bytearray(data)), 0, len(data), out, NOW_MS, 512), bytes(out)
+    return repeated.run(memoryview(bytearray(data)), 0, len(data), out, 512, 0x7FFFFFFF), bytes(out)
 
 
 @pytest.mark.parametrize("version", range(3, 14))
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("value", [b"", b"x" * 200, b"y" * 20_000])
 def test_the_same_bytes_as_the_full_way(broker: Broker, version: int, acks: int, value: bytes) -> None:
-    repeated = broker.repeated()
+    repeated = broker.repeated(version)
     broker.full(frame(version, acks=acks), repeated, version)
     other = frame(version, acks=acks, correlation_id=77, value=value)
     stop, short = run(repeated, other)
@@ -226,7 +232,7 @@ def _tagged(data: bytes) -> bytes:
     ],
 )
 def test_what_differs_takes_the_full_way(broker: Broker, label: str, version: int, other: bytes) -> None:
-    repeated = broker.repeated()
+    repeated = broker.repeated(version)
     broker.full(frame(version), repeated, version)
     good = frame(version)
     assert run(repeated, good + other)[0] == len(good)
@@ -316,7 +322,7 @@ def test_no_more_replies_wait_than_there_is_room_for(broker: Broker) -> None:
     broker.full(frame(), repeated)
     _never_flushed(broker)
     data = memoryview(bytearray(frame() * 5))
-    assert repeated.run(data, 0, len(data), bytearray(), NOW_MS, 3) == 3 * len(frame())
+    assert repeated.run(data, 0, len(data), bytearray(), 3, 0x7FFFFFFF) == 3 * len(frame())
     assert len(broker.connection.pending) == 3
 
 
