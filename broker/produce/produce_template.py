@@ -185,9 +185,9 @@ class RepeatedProduce(Templates):
 
     def run(self, view: memoryview, start: int, end: int, out: bytearray, room: int, size_max: int) -> int:
         """Append the requests at the beginning that have remembered heads."""
-        if self.outdated():
-            return start
         connection, gate = self._connection, self._gate
+        if gate.generation != self._generation and self.outdated():
+            return start
         heads, records_at = self._heads, OPENING_BYTES + self._head_bytes
         pending, meters = connection.pending, gate.meters
         now_ms = self._clock.now_ms()
