@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable
 from typing import Any
 
-from pylogd.runtime.pagecache import PageCache
-from pylogd.runtime.stream import SCRATCH_BYTES, Stream, socket_address
+from pylogd.runtime.sockets.pagecache import PageCache
+from pylogd.runtime.sockets.socket_stream import SCRATCH_BYTES, Stream, socket_address
 from pylogd.runtime.workers import Workers
 
 _ACCEPTS_PER_TURN = 64

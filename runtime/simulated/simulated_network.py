@@ -24,7 +24,7 @@ from pylogd.runtime.files import FileRange
 from pylogd.runtime.network import Listener, Network
 from pylogd.runtime.simulated.simulated_loop import SimulatedLoop, World
 from pylogd.runtime.simulated.simulated_workers import SimulatedWorkers
-from pylogd.runtime.stream import Receiver, Stream
+from pylogd.runtime.sockets.socket_stream import Receiver, Stream
 
 #: What the kernels at both ends hold for a reader that does not read.
 _WINDOW_BYTES = 1 << 16

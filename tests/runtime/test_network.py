@@ -9,10 +9,11 @@ import struct
 import threading
 
 import pytest
-from pylogd.runtime import pagecache, stream
 from pylogd.runtime.files import FileRange, FileSystem
 from pylogd.runtime.loop import new_event_loop
 from pylogd.runtime.network import Network
+from pylogd.runtime.sockets import pagecache
+from pylogd.runtime.sockets import socket_stream as stream
 from pylogd.runtime.workers import Workers
 
 

@@ -10,8 +10,8 @@ import asyncio
 from collections import deque
 from functools import partial
 
-from pylogd.runtime import pagecache
 from pylogd.runtime.files import FileRange
+from pylogd.runtime.sockets import pagecache
 from pylogd.runtime.workers import Workers
 
 #: A cold run longer than this drops pages this far behind itself. After as much that was in memory it is over.

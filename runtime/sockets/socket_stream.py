@@ -27,9 +27,9 @@ import socket
 from collections import deque
 from typing import TYPE_CHECKING, Any, Protocol
 
-from pylogd.runtime import pagecache
-from pylogd.runtime.catch_up import CatchUp
 from pylogd.runtime.files import ColdRead, FileRange
+from pylogd.runtime.sockets import pagecache
+from pylogd.runtime.sockets.catch_up import CatchUp
 
 if TYPE_CHECKING:
     from pylogd.runtime.network import Network
