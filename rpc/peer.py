@@ -25,7 +25,7 @@ from pylogd.protocol.framing import decode_response, decode_response_header, enc
 
 if TYPE_CHECKING:
     from pylogd.runtime.network import Network
-    from pylogd.runtime.sockets.socket_stream import Stream
+    from pylogd.runtime.stream import Stream
 
 logger = logging.getLogger(__name__)
 

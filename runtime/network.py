@@ -1,7 +1,7 @@
 """The sockets of one process: listeners that accept, connections that this node opens.
 
-What flows through a connected socket is `stream.py`'s business. A simulated twin replaces `Network` by an object with
-the same methods whose streams are queues in memory.
+What flows through a connected socket is the business of `sockets/`. The twin in `simulated/` has the same methods, and
+its streams are queues in memory.
 """
 
 from __future__ import annotations
@@ -10,11 +10,14 @@ import asyncio
 import errno
 import socket
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pylogd.runtime.sockets.pagecache import PageCache
-from pylogd.runtime.sockets.socket_stream import SCRATCH_BYTES, Stream, socket_address
-from pylogd.runtime.workers import Workers
+from pylogd.runtime.sockets.socket_stream import SocketStream, socket_address
+from pylogd.runtime.sockets.stream_environment import StreamEnvironment
+
+if TYPE_CHECKING:
+    from pylogd.runtime.stream import Stream
+    from pylogd.runtime.workers import Workers
 
 _ACCEPTS_PER_TURN = 64
 
@@ -83,12 +86,9 @@ class Network:
         receive_buffer_bytes: int = -1,
     ) -> None:
         self.loop = loop
-        self.workers = workers
-        self.pages = PageCache()
+        self.environment = StreamEnvironment(loop, workers)
         self._send_buffer_bytes = send_buffer_bytes
         self._receive_buffer_bytes = receive_buffer_bytes
-        self._scratch = bytearray(SCRATCH_BYTES)
-        self._streams: set[Stream] = set()
 
     def listen(self, host: str, port: int, accepted: Callable[[Stream], None], backlog: int = 50) -> Listener:
         """Bind every address of `host` (empty: every interface, both families) to one port; 0 takes a free one.
@@ -153,13 +153,13 @@ class Network:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if self._send_buffer_bytes > 0:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, self._send_buffer_bytes)
-        stream = Stream(self, sock)
-        self._streams.add(stream)
+        stream = SocketStream(self.environment, sock)
+        self.environment.streams.add(stream)
         return stream
 
     def close(self) -> None:
         """Hang up every stream that is left."""
-        for stream in list(self._streams):
+        for stream in list(self.environment.streams):
             stream.close()
 
 

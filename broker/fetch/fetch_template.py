@@ -29,7 +29,7 @@ from pylogd.protocol.errors import KafkaError
 from pylogd.protocol.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
 from pylogd.protocol.wire import put_uvarint
 from pylogd.runtime.files import ColdRead
-from pylogd.runtime.sockets.socket_stream import INLINE_BYTES_MAX
+from pylogd.runtime.stream import INLINE_BYTES_MAX
 
 if TYPE_CHECKING:
     from pylogd.broker.fetch.fetch_sessions import FetchSession, FetchTarget

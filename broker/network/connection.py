@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pylogd.broker.network.server import BoundListener
     from pylogd.broker.network.templates import Templates
     from pylogd.protocol.api import ApiKey
-    from pylogd.runtime.sockets.socket_stream import Stream
+    from pylogd.runtime.stream import Stream
 
 logger = logging.getLogger(__name__)
 

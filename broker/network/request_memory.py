@@ -6,7 +6,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from pylogd.runtime.sockets.socket_stream import Stream
+    from pylogd.runtime.stream import Stream
 
 #: Requests up to this length are read without asking for a share.
 FREE_BYTES = 1 << 16

@@ -22,7 +22,7 @@ from pylogd.runtime.log_lines import Repeats, fields
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig
     from pylogd.runtime.network import Listener, Network
-    from pylogd.runtime.sockets.socket_stream import Stream
+    from pylogd.runtime.stream import Stream
 
 logger = logging.getLogger(__name__)
 

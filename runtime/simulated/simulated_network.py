@@ -16,15 +16,17 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from pylogd.runtime.files import FileRange
 from pylogd.runtime.network import Listener, Network
 from pylogd.runtime.simulated.simulated_loop import SimulatedLoop, World
 from pylogd.runtime.simulated.simulated_workers import SimulatedWorkers
-from pylogd.runtime.sockets.socket_stream import Receiver, Stream
+
+if TYPE_CHECKING:
+    from pylogd.runtime.stream import Chunk, Receiver, Stream
 
 #: What the kernels at both ends hold for a reader that does not read.
 _WINDOW_BYTES = 1 << 16
@@ -134,7 +136,7 @@ class _Parcel:
 
     __slots__ = ("_chunks", "size")
 
-    def __init__(self, chunks: list[Any]) -> None:
+    def __init__(self, chunks: Sequence[Chunk]) -> None:
         self._chunks = chunks
         self.size = sum(map(len, chunks))
         for chunk in chunks:
@@ -210,10 +212,8 @@ class _Wire:
             self.resume(internet.delay_s() if internet.world.chance.random() < 0.2 else 0.0)
 
 
-class SimulatedStream(Stream):
+class SimulatedStream:
     """One end of a connection."""
-
-    __slots__ = ("_eof", "_kernel", "_reason", "_scheduled", "_started", "_under_way", "network", "peer", "wire")
 
     wire: _Wire
     peer: SimulatedStream
@@ -244,6 +244,10 @@ class SimulatedStream(Stream):
         self._wake()
 
     @property
+    def closed(self) -> bool:
+        return self._closed
+
+    @property
     def sending(self) -> bool:
         return self._under_way > _WINDOW_BYTES
 
@@ -255,6 +259,9 @@ class SimulatedStream(Stream):
 
     def want(self, size: int) -> None:
         """Memory is not counted here."""
+
+    def pause(self) -> None:
+        self._paused = True
 
     def resume(self) -> None:
         if not self._paused or self._closed:
@@ -307,14 +314,14 @@ class SimulatedStream(Stream):
 
     # -- sending
 
-    def send(self, chunks: list[Any]) -> bool:
+    def send(self, chunks: Sequence[Chunk]) -> bool:
         if self._closed or self.network.loop.dead:
             return False
         size = sum(map(len, chunks))
         if size:
             self._under_way += size
-            cold = any(isinstance(chunk, FileRange) for chunk in chunks)
-            self.wire.put(_Parcel(chunks) if cold else b"".join(chunks))
+            in_memory = [chunk for chunk in chunks if not isinstance(chunk, FileRange)]
+            self.wire.put(b"".join(in_memory) if len(in_memory) == len(chunks) else _Parcel(chunks))
         return not self.sending
 
     def cut_short(self) -> None:
@@ -346,6 +353,11 @@ class SimulatedStream(Stream):
         self.network.streams.pop(self, None)
         if not self._eof and not self.network.loop.dead:
             self.wire.put(_RESET if self.network.loop.world.chance.random() < 0.2 else None)
+
+    def _lose(self, reason: str | None) -> None:
+        if not self._closed:
+            self.close()
+            self._receiver.lost(reason)
 
     def reset(self) -> None:
         """The wire breaks, or this end's process is gone: the other end will hear of it."""

@@ -13,14 +13,14 @@ from pylogd.runtime.files import FileRange, FileSystem
 from pylogd.runtime.loop import new_event_loop
 from pylogd.runtime.network import Network
 from pylogd.runtime.sockets import pagecache
-from pylogd.runtime.sockets import socket_stream as stream
+from pylogd.runtime.stream import Stream
 from pylogd.runtime.workers import Workers
 
 
 class Frames:
     """Collects length-prefixed frames; `hold` stops after each frame until `stream.resume()`."""
 
-    def __init__(self, connected: stream.Stream, hold: bool = False, copy: bool = True) -> None:
+    def __init__(self, connected: Stream, hold: bool = False, copy: bool = True) -> None:
         self.stream = connected
         self.hold = hold
         self.copy = copy
@@ -60,7 +60,7 @@ class Bench:
         self.listener = self.network.listen("127.0.0.1", 0, self._accepted)
         self.listener.resume()
 
-    def _accepted(self, connected: stream.Stream) -> None:
+    def _accepted(self, connected: Stream) -> None:
         self.receivers.append(Frames(connected, **self.options))
 
     def client(self) -> socket.socket:
@@ -216,7 +216,7 @@ def test_cold_ranges_go_through_a_worker(bench: Bench, tmp_path, monkeypatch, to
     file = FileSystem().open(str(path), readonly=True)
     file.fsync()
     pagecache.drop(file.open(), 0, len(data))
-    pages = bench.network.pages
+    pages = bench.network.environment.pages
     if pages.resident(file.open(), 0, len(data)):
         pytest.skip("this file system keeps its pages")
     loads: list[int] = []
@@ -247,7 +247,7 @@ def test_a_reader_that_caught_up_lets_nothing_go(bench: Bench, tmp_path, monkeyp
     file = FileSystem().open(str(path), readonly=True)
     ends: list[int] = []
     monkeypatch.setattr(pagecache, "drop", lambda fd, at, n: ends.append(at + n))
-    monkeypatch.setattr(bench.network.pages, "resident", lambda fd, at, n: at >= hot_from)
+    monkeypatch.setattr(bench.network.environment.pages, "resident", lambda fd, at, n: at >= hot_from)
     with bench.client() as client:
         receiver = bench.accepted()
         receiver.stream.send([FileRange(file, 0, len(data))])
