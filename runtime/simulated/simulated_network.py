@@ -1,13 +1,8 @@
-"""The network's twin in memory: machines with names, processes that listen and connect, wires that delay, stall and
-break.
+"""The network's twin in memory: processes that listen and connect, over the machines and wires of `internet.py`.
 
-What a TCP connection promises is kept, and no more: bytes arrive in order and once, some time after they were sent, in
-pieces of any size, or not at all. Across connections nothing is promised: a request that was sent again over a new
-connection may overtake the first. Faults:
-- A cut between two machines holds everything back, connection attempts too, until it is mended.
-- `break_connections` ends established connections; what was under way on them is lost.
-- A killed process leaves a machine that says so: its connections are reset and dials are refused. A machine without
-  power says nothing at all until it is back, and then resets what it does not know.
+What a TCP connection promises is kept, and no more: bytes arrive in order and once. Across connections nothing is
+promised: a request that was sent again over a new connection may overtake the first. Besides the faults of the
+internet, `break_connections` ends established connections; what was under way on them is lost.
 """
 
 from __future__ import annotations
@@ -16,13 +11,13 @@ import asyncio
 import errno
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
-from zlib import crc32
 
 from pylogd.runtime.files import FileRange
 from pylogd.runtime.network import Listener, Network
-from pylogd.runtime.simulated.simulated_loop import SimulatedLoop, World
+from pylogd.runtime.simulated.internet import RESET, Internet, Parcel, Wire
+from pylogd.runtime.simulated.simulated_loop import SimulatedLoop
 from pylogd.runtime.simulated.simulated_workers import SimulatedWorkers
 
 if TYPE_CHECKING:
@@ -30,192 +25,12 @@ if TYPE_CHECKING:
 
 #: What the kernels at both ends hold for a reader that does not read.
 _WINDOW_BYTES = 1 << 16
-_RESET = "Connection reset by peer"
-
-
-class Machine:
-    """A host on the network."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.powered = True
-        self.listeners: dict[int, SimulatedListener] = {}
-
-
-class Internet:
-    """All machines and the wires between them."""
-
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self.machines: dict[str, Machine] = {}
-        self._sides: dict[str, int] = {}
-        #: Directions with bytes that a cut holds back.
-        self._stalled: dict[_Wire, None] = {}
-        self._port = 40_000
-        #: How often a piece takes much longer than usual, and at most how long.
-        self.slow_chance = 0.02
-        self.slow_s_max = 0.2
-        #: Told of everything that arrives, for traces.
-        self.on_packet: Callable[[str], None] | None = None
-
-    def machine(self, name: str) -> Machine:
-        return self.machines.setdefault(name, Machine(name))
-
-    def delay_s(self) -> float:
-        chance = self.world.chance
-        if chance.random() < self.slow_chance:
-            return chance.random() * self.slow_s_max
-        return 0.0001 + chance.random() * 0.001
-
-    def next_port(self) -> int:
-        self._port += 1
-        return self._port
-
-    # -- cuts
-
-    def cut(self, sides: Iterable[Iterable[str]]) -> None:
-        """Machines on different sides cannot reach each other; those not named can reach everybody."""
-        self._sides = {name: number for number, names in enumerate(sides) for name in names}
-
-    def mend(self) -> None:
-        self._sides = {}
-        stalled, self._stalled = self._stalled, {}
-        for wire in stalled:
-            wire.resume(self.delay_s() + self.world.chance.random() * 0.5)
-
-    def is_cut(self, a: str, b: str) -> bool:
-        side_a, side_b = self._sides.get(a), self._sides.get(b)
-        return side_a is not None and side_b is not None and side_a != side_b
-
-    def stall(self, wire: _Wire) -> None:
-        self._stalled[wire] = None
-
-    # -- connecting
-
-    def dial(self, network: SimulatedNetwork, host: str, port: int, future: asyncio.Future[Stream]) -> None:
-        world, loop = self.world, network.loop
-        client = network.machine.name
-
-        def syn() -> None:
-            if future.done() or loop.dead:
-                return
-            machine = self.machine(host)
-            if self.is_cut(client, host) or not machine.powered:
-                world.after(0.2 + world.chance.random(), syn)
-                return
-            listener = machine.listeners.get(port)
-            if listener is None:
-                world.after(self.delay_s(), refused)
-                return
-            near = SimulatedStream(network, (host, port), (client, self.next_port()))
-            far = SimulatedStream(listener.network, (client, near.local_port), (host, port))
-            near.wire, far.wire = _Wire(self, near, far), _Wire(self, far, near)
-            near.peer, far.peer = far, near
-            listener.arrived(far)
-            world.after(self.delay_s(), lambda: loop.call_soon(established, near))
-
-        def refused() -> None:
-            if not loop.dead:
-                loop.call_soon(fail)
-
-        def fail() -> None:
-            if not future.done():
-                future.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
-
-        def established(stream: SimulatedStream) -> None:
-            if future.done():
-                stream.close()
-            else:
-                future.set_result(stream)
-
-        world.after(self.delay_s(), syn)
-
-
-class _Parcel:
-    """File ranges on their way out: read when they leave, which may be after the file was cut and written again."""
-
-    __slots__ = ("_chunks", "size")
-
-    def __init__(self, chunks: Sequence[Chunk]) -> None:
-        self._chunks = chunks
-        self.size = sum(map(len, chunks))
-        for chunk in chunks:
-            if isinstance(chunk, FileRange):
-                chunk.acquire()
-
-    def read(self) -> bytes | None:
-        """None when the file has become shorter."""
-        data = b"".join(chunk.read() if isinstance(chunk, FileRange) else chunk for chunk in self._chunks)
-        for chunk in self._chunks:
-            if isinstance(chunk, FileRange):
-                chunk.release()
-        return data if len(data) == self.size else None
-
-
-class _Wire:
-    """One direction of a connection: what is under way, in order."""
-
-    def __init__(self, internet: Internet, source: SimulatedStream, target: SimulatedStream) -> None:
-        self._internet = internet
-        self._source = source
-        self._target = target
-        #: Bytes, or what will be bytes, or the reason of the end: None in good order, a text for a reset.
-        self._items: deque[bytes | _Parcel | str | None] = deque()
-        self._moving = False
-
-    def put(self, item: bytes | _Parcel | str | None) -> None:
-        if isinstance(item, str):
-            self._items.clear()  # a reset overtakes what it makes worthless
-        self._items.append(item)
-        if not self._moving:
-            self.resume(self._internet.delay_s())
-
-    def resume(self, delay_s: float) -> None:
-        self._moving = True
-        self._internet.world.after(delay_s, self._arrive)
-
-    def _arrive(self) -> None:
-        self._moving = False
-        if not self._items:
-            return
-        internet, target = self._internet, self._target
-        here, there = self._source.network.machine, target.network.machine
-        if internet.is_cut(here.name, there.name):
-            internet.stall(self)
-            return
-        if not there.powered:
-            self.resume(0.2 + internet.world.chance.random())  # sent again until somebody answers
-            return
-        if target.network.loop.dead:
-            answered = isinstance(self._items[0], str)
-            self._items.clear()
-            if not answered:  # a reset is never answered with another
-                target.wire.put(_RESET)
-            return
-        item = self._items.popleft()
-        if isinstance(item, _Parcel):
-            data = None if self._source.network.loop.dead or self._source.closed else item.read()
-            if data is None:
-                self._source.cut_short()
-                return
-            item = data
-        if isinstance(item, bytes) and len(item) > 1 and internet.world.chance.random() < 0.05:
-            at = internet.world.chance.randrange(1, len(item))
-            self._items.appendleft(item[at:])
-            item = item[:at]
-        if internet.on_packet is not None:
-            content = f"{len(item)} bytes {crc32(item):08x}" if isinstance(item, bytes) else f"end {item}"
-            ports = f"{self._source.local_port}>{target.local_port}"
-            internet.on_packet(f"{here.name}>{there.name} {ports} {content}")
-        target.arrived(item)
-        if self._items:
-            self.resume(internet.delay_s() if internet.world.chance.random() < 0.2 else 0.0)
 
 
 class SimulatedStream:
     """One end of a connection."""
 
-    wire: _Wire
+    wire: Wire
     peer: SimulatedStream
     _receiver: Receiver
 
@@ -321,12 +136,12 @@ class SimulatedStream:
         if size:
             self._under_way += size
             in_memory = [chunk for chunk in chunks if not isinstance(chunk, FileRange)]
-            self.wire.put(b"".join(in_memory) if len(in_memory) == len(chunks) else _Parcel(chunks))
+            self.wire.put(b"".join(in_memory) if len(in_memory) == len(chunks) else Parcel(chunks))
         return not self.sending
 
     def cut_short(self) -> None:
         """The frame's length is already on its way: the peer can only be told by hanging up."""
-        self.wire.put(_RESET)
+        self.wire.put(RESET)
         if not self.network.loop.dead:
             self._loop.call_soon(self._lose, "the log was truncated under a reply being sent")
 
@@ -352,7 +167,7 @@ class SimulatedStream:
         self._kernel.clear()
         self.network.streams.pop(self, None)
         if not self._eof and not self.network.loop.dead:
-            self.wire.put(_RESET if self.network.loop.world.chance.random() < 0.2 else None)
+            self.wire.put(RESET if self.network.loop.world.chance.random() < 0.2 else None)
 
     def _lose(self, reason: str | None) -> None:
         if not self._closed:
@@ -361,7 +176,7 @@ class SimulatedStream:
 
     def reset(self) -> None:
         """The wire breaks, or this end's process is gone: the other end will hear of it."""
-        self.wire.put(_RESET)
+        self.wire.put(RESET)
 
 
 class SimulatedListener(Listener):
@@ -428,8 +243,47 @@ class SimulatedNetwork(Network):
 
     async def connect(self, host: str, port: int) -> Stream:
         future: asyncio.Future[Stream] = self.loop.create_future()
-        self.internet.dial(self, host, port, future)
+        self._dial(host, port, future)
         return await future
+
+    def _dial(self, host: str, port: int, future: asyncio.Future[Stream]) -> None:
+        internet, loop = self.internet, self.loop
+        world = internet.world
+        client = self.machine.name
+
+        def syn() -> None:
+            if future.done() or loop.dead:
+                return
+            machine = internet.machine(host)
+            if internet.is_cut(client, host) or not machine.powered:
+                world.after(0.2 + world.chance.random(), syn)
+                return
+            listener = machine.listeners.get(port)
+            if listener is None:
+                world.after(internet.delay_s(), refused)
+                return
+            near = SimulatedStream(self, (host, port), (client, internet.next_port()))
+            far = SimulatedStream(listener.network, (client, near.local_port), (host, port))
+            near.wire, far.wire = Wire(internet, near, far), Wire(internet, far, near)
+            near.peer, far.peer = far, near
+            listener.arrived(far)
+            world.after(internet.delay_s(), lambda: loop.call_soon(established, near))
+
+        def refused() -> None:
+            if not loop.dead:
+                loop.call_soon(fail)
+
+        def fail() -> None:
+            if not future.done():
+                future.set_exception(ConnectionRefusedError(errno.ECONNREFUSED, os.strerror(errno.ECONNREFUSED)))
+
+        def established(stream: SimulatedStream) -> None:
+            if future.done():
+                stream.close()
+            else:
+                future.set_result(stream)
+
+        world.after(internet.delay_s(), syn)
 
     def close(self) -> None:
         for stream in list(self.streams):

@@ -21,9 +21,10 @@ from pylogd.broker.cluster.formatting import Formatter
 from pylogd.broker.node import Node
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.raft.leader import Leader
+from pylogd.runtime.simulated.internet import Internet
 from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.runtime.simulated.simulated_loop import SimulatedClock, SimulatedLoop, World
-from pylogd.runtime.simulated.simulated_network import Internet, SimulatedNetwork
+from pylogd.runtime.simulated.simulated_network import SimulatedNetwork
 from pylogd.runtime.simulated.simulated_workers import SimulatedWorkers
 
 from simulation.broker_faults import Faults
