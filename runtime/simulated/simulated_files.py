@@ -1,11 +1,6 @@
 """The file system's twin in memory: it counts every step that changes something, and can stop the world at any of them.
 
-What survives a crash is what a disk guarantees, and no more:
-- Bytes of a file up to its last fsync. Of what was written since, some first part, the last write perhaps torn in the
-  middle, or only the new length with zeros where the bytes should be.
-- Names up to the last sync of their directory. Of later creations, renames and removals some first part, in order, as a
-  journal keeps them. A synced file whose name was never synced is gone.
-The seed decides which of the possible worlds comes back.
+What survives a crash: `simulated_disk.py`. The seed decides which of the possible worlds comes back.
 
 Steps are numbered from 1. With `crash_at = k` the k-th raises `Crash`, which nothing may catch, and so does everything
 after it; `after_crash()` gives the file system that the next start finds. Faults short of a crash: `capacity_bytes`
@@ -21,94 +16,11 @@ from collections.abc import Iterator
 
 from pylogd.runtime.clock import Clock, ManualClock
 from pylogd.runtime.files import Bytes, File, FileLock, FileSystem, LockHeld
+from pylogd.runtime.simulated.simulated_disk import Directory, Node, change_bytes
 
 
 class Crash(BaseException):
     """The power went. Not an Exception: no handler of ours may survive it."""
-
-
-class _Node:
-    """The bytes of a file, and what happened to them since they were last durable."""
-
-    __slots__ = ("changes", "data", "durable", "modified_ms")
-
-    def __init__(self, now_ms: int) -> None:
-        self.data = bytearray()
-        self.durable = b""
-        self.changes: list[tuple[int, bytes] | int] = []
-        self.modified_ms = now_ms
-
-    def survive(self, chance: random.Random) -> _Node:
-        node = _Node(self.modified_ms)
-        data = bytearray(self.durable)
-        keep = chance.choice((0, len(self.changes), chance.randint(0, len(self.changes))))
-        for change in self.changes[:keep]:
-            _apply(data, change)
-        if keep < len(self.changes):
-            lost = self.changes[keep]
-            if not isinstance(lost, int):
-                position, written = lost
-                kind = chance.choice(("lost", "torn", "zeros"))
-                if kind == "torn":
-                    _apply(data, (position, written[: chance.randint(0, len(written))]))
-                elif kind == "zeros":
-                    _apply(data, (position, bytes(len(written))))
-        node.data = data
-        node.durable = bytes(data)
-        return node
-
-
-class _Dir:
-    """Names, and how they changed since the directory was last synced: each entry is (name, what it names or None)s."""
-
-    __slots__ = ("durable", "journal", "names")
-
-    def __init__(self) -> None:
-        self.names: dict[str, _Node | _Dir] = {}
-        self.durable: dict[str, _Node | _Dir] = {}
-        self.journal: list[list[tuple[str, _Node | _Dir | None]]] = []
-
-    def change(self, *entries: tuple[str, _Node | _Dir | None]) -> None:
-        self.journal.append(list(entries))
-        _rename(self.names, entries)
-
-    def sync(self) -> None:
-        self.durable = dict(self.names)
-        self.journal.clear()
-
-    def survive(self, chance: random.Random, seen: dict[int, _Node | _Dir]) -> _Dir:
-        names = dict(self.durable)
-        for entries in self.journal[: chance.choice((0, len(self.journal), chance.randint(0, len(self.journal))))]:
-            _rename(names, entries)
-        survivor = _Dir()
-        for name, node in names.items():
-            if id(node) not in seen:
-                seen[id(node)] = node.survive(chance, seen) if isinstance(node, _Dir) else node.survive(chance)
-            survivor.names[name] = seen[id(node)]
-        survivor.durable = dict(survivor.names)
-        return survivor
-
-
-def _apply(data: bytearray, change: tuple[int, bytes] | int) -> None:
-    if isinstance(change, int):
-        if change <= len(data):
-            del data[change:]
-        else:
-            data.extend(bytes(change - len(data)))
-        return
-    position, written = change
-    if position > len(data):
-        data.extend(bytes(position - len(data)))
-    data[position : position + len(written)] = written
-
-
-def _rename(names: dict[str, _Node | _Dir], entries: object) -> None:
-    assert isinstance(entries, (list, tuple))
-    for name, node in entries:
-        if node is None:
-            names.pop(name, None)
-        else:
-            names[name] = node
 
 
 class SimulatedFile(File):
@@ -144,7 +56,7 @@ class SimulatedFile(File):
         fd = self.open()
         self._system._step("truncate", self.path)
         node = self._system._node(fd)
-        _apply(node.data, size)
+        change_bytes(node.data, size)
         node.changes.append(size)
 
     def size(self) -> int:
@@ -197,8 +109,8 @@ class SimulatedFileSystem(FileSystem):
         self.history: list[str] = []
         self._clock = clock if clock is not None else ManualClock()
         self._chance = random.Random(seed)
-        self._root = _Dir()
-        self._descriptors: dict[int, _Node] = {}
+        self._root = Directory()
+        self._descriptors: dict[int, Node] = {}
         self._next_descriptor = 3
         self._locks: set[str] = set()
 
@@ -234,38 +146,38 @@ class SimulatedFileSystem(FileSystem):
         for directory in self._directories(self._root):
             directory.sync()
             for node in directory.names.values():
-                if isinstance(node, _Node):
+                if isinstance(node, Node):
                     node.durable = bytes(node.data)
                     node.changes.clear()
 
-    def _directories(self, directory: _Dir) -> Iterator[_Dir]:
+    def _directories(self, directory: Directory) -> Iterator[Directory]:
         yield directory
         for node in list(directory.names.values()):
-            if isinstance(node, _Dir):
+            if isinstance(node, Directory):
                 yield from self._directories(node)
 
     # -- walking
 
-    def _find(self, path: str) -> _Node | _Dir | None:
+    def _find(self, path: str) -> Node | Directory | None:
         if self.crashed:
             raise Crash(path)
-        node: _Node | _Dir | None = self._root
+        node: Node | Directory | None = self._root
         for part in path.split("/"):
             if part and part != ".":
-                node = node.names.get(part) if isinstance(node, _Dir) else None
+                node = node.names.get(part) if isinstance(node, Directory) else None
         return node
 
-    def _directory(self, path: str) -> _Dir:
+    def _directory(self, path: str) -> Directory:
         node = self._find(path)
-        if not isinstance(node, _Dir):
+        if not isinstance(node, Directory):
             raise _missing(path)
         return node
 
-    def _place(self, path: str) -> tuple[_Dir, str]:
+    def _place(self, path: str) -> tuple[Directory, str]:
         parent, _, name = path.rpartition("/")
         return self._directory(parent), name
 
-    def _node(self, fd: int) -> _Node:
+    def _node(self, fd: int) -> Node:
         if self.crashed:
             raise Crash("use of an open file")
         return self._descriptors[fd]
@@ -274,7 +186,7 @@ class SimulatedFileSystem(FileSystem):
         self._descriptors.pop(fd, None)
 
     def _used_bytes(self) -> int:
-        nodes = {id(n): n for d in self._directories(self._root) for n in d.names.values() if isinstance(n, _Node)}
+        nodes = {id(n): n for d in self._directories(self._root) for n in d.names.values() if isinstance(n, Node)}
         return sum(len(node.data) for node in nodes.values())
 
     # -- files
@@ -295,9 +207,9 @@ class SimulatedFileSystem(FileSystem):
                 raise _missing(file.path)
             self._step("create", file.path)
             directory, name = self._place(file.path)
-            node = _Node(self._clock.now_ms())
+            node = Node(self._clock.now_ms())
             directory.change((name, node))
-        if isinstance(node, _Dir):
+        if isinstance(node, Directory):
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), file.path)
         file.may_create = False
         file.fd = self._next_descriptor
@@ -319,7 +231,7 @@ class SimulatedFileSystem(FileSystem):
             # The write under way is as lost, torn or whole as any that was not synced.
             node.changes.append((position, written))
             raise
-        _apply(node.data, (position, written))
+        change_bytes(node.data, (position, written))
         node.changes.append((position, written))
         node.modified_ms = self._clock.now_ms()
         return len(written)
@@ -361,7 +273,7 @@ class SimulatedFileSystem(FileSystem):
             parent, built = built, f"{built}/{part}"
             if self._find(built) is None:
                 self._step("mkdir", built)
-                self._directory(parent).change((part, _Dir()))
+                self._directory(parent).change((part, Directory()))
 
     def listdir(self, path: str) -> list[str]:
         return sorted(self._directory(path).names)
@@ -369,7 +281,7 @@ class SimulatedFileSystem(FileSystem):
     def scan(self, path: str) -> list[tuple[str, bool, int, int]]:
         found = []
         for name, node in sorted(self._directory(path).names.items()):
-            if isinstance(node, _Dir):
+            if isinstance(node, Directory):
                 found.append((name, True, 0, 0))
             else:
                 found.append((name, False, len(node.data), node.modified_ms))
@@ -379,17 +291,17 @@ class SimulatedFileSystem(FileSystem):
         return self._find(path) is not None
 
     def is_dir(self, path: str) -> bool:
-        return isinstance(self._find(path), _Dir)
+        return isinstance(self._find(path), Directory)
 
     def modified_ms(self, path: str) -> int:
         node = self._find(path)
-        if not isinstance(node, _Node):
+        if not isinstance(node, Node):
             raise _missing(path)
         return node.modified_ms
 
     def set_modified_ms(self, path: str, ms: int) -> None:
         node = self._find(path)
-        if not isinstance(node, _Node):
+        if not isinstance(node, Node):
             raise _missing(path)
         node.modified_ms = ms
 
@@ -412,7 +324,7 @@ class SimulatedFileSystem(FileSystem):
 
     def read_bytes(self, path: str) -> bytes:
         node = self._find(path)
-        if not isinstance(node, _Node):
+        if not isinstance(node, Node):
             raise _missing(path)
         return bytes(node.data)
 
