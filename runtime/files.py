@@ -18,12 +18,10 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable
-from struct import Struct
 from typing import Any
 
-from pylogd.runtime.system import load_libc, load_sync_file_range
-
-Bytes = bytes | bytearray | memoryview
+from pylogd.runtime.file_names import Bytes, FileNames
+from pylogd.runtime.system import load_sync_file_range
 
 #: A write that fails with one of these may succeed when somebody makes room; any other error is a failing disk.
 DISK_FULL_ERRORS = frozenset((errno.ENOSPC, errno.EDQUOT))
@@ -40,10 +38,6 @@ class ColdRead(BlockingIOError):
     def __init__(self, cold: FileRange) -> None:
         super().__init__(errno.EAGAIN, "not in the page cache", cold.file.path)
         self.range = cold
-
-
-class LockHeld(Exception):
-    """Another process, or another broker in this one, holds the lock file."""
 
 
 class File:
@@ -266,23 +260,8 @@ class FileRange:
         return f"FileRange({self.file.path!r}, {self.position}, {self.size})"
 
 
-class FileLock:
-    """A held lock file; `release()` gives it back."""
-
-    __slots__ = ("_fd", "path")
-
-    def __init__(self, fd: int, path: str) -> None:
-        self._fd = fd
-        self.path = path
-
-    def release(self) -> None:
-        if self._fd >= 0:
-            os.close(self._fd)
-            self._fd = -1
-
-
-class FileSystem:
-    """The real file system. `pwrite` is the raw call for the one hot write: (fd, data, position) -> bytes written."""
+class FileSystem(FileNames):
+    """The file system. `pwrite` is the raw call for the one hot write: (fd, data, position) -> bytes written."""
 
     def __init__(self, open_files_max: int = 4096) -> None:
         self.open_files_max = open_files_max
@@ -364,131 +343,3 @@ class FileSystem:
                 file.pooled = False
                 file.close()
                 wanted -= 1
-
-    # -- names
-
-    def rename(self, source: str, target: str) -> None:
-        os.replace(source, target)
-
-    def unlink(self, path: str) -> bool:
-        """Removes the file; False when it was not there."""
-        try:
-            os.unlink(path)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def rmdir(self, path: str) -> None:
-        os.rmdir(path)
-
-    def mkdirs(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
-
-    def listdir(self, path: str) -> list[str]:
-        """Names in a fixed order, whatever the file system's own is."""
-        return sorted(os.listdir(path))
-
-    def scan(self, path: str) -> list[tuple[str, bool, int, int]]:
-        """(name, is directory, size, modified ms) of every entry, in name order; one pass over the directory."""
-        found = []
-        with os.scandir(path) as entries:
-            for entry in entries:
-                try:
-                    if entry.is_dir():
-                        found.append((entry.name, True, 0, 0))
-                    else:
-                        stat = entry.stat()
-                        found.append((entry.name, False, stat.st_size, stat.st_mtime_ns // 1_000_000))
-                except FileNotFoundError:
-                    continue
-        found.sort()
-        return found
-
-    def exists(self, path: str) -> bool:
-        return os.path.exists(path)
-
-    def is_dir(self, path: str) -> bool:
-        return os.path.isdir(path)
-
-    def modified_ms(self, path: str) -> int:
-        return os.stat(path).st_mtime_ns // 1_000_000
-
-    def set_modified_ms(self, path: str, ms: int) -> None:
-        os.utime(path, ns=(ms * 1_000_000, ms * 1_000_000))
-
-    def sync_dir(self, path: str) -> None:
-        """Makes creations, renames and removals in the directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            os.fsync(fd)
-        finally:
-            os.close(fd)
-
-    def sync_file_system(self, path: str) -> None:
-        """Makes everything written so far on the file system of `path` durable: one call instead of thousands of
-        fsyncs. Where syncfs(2) is missing, a sync of all file systems does, which cannot report an error."""
-        call = load_libc("syncfs")
-        if call is None:
-            os.sync()
-            return
-        import ctypes
-
-        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            if call(fd) != 0:
-                raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()), path)
-        finally:
-            os.close(fd)
-
-    def free_bytes(self, path: str) -> int:
-        stat = os.statvfs(path)
-        return stat.f_bavail * stat.f_frsize
-
-    def total_bytes(self, path: str) -> int:
-        stat = os.statvfs(path)
-        return stat.f_blocks * stat.f_frsize
-
-    # -- small whole files
-
-    def read_bytes(self, path: str) -> bytes:
-        with open(path, "rb") as file:
-            return file.read()
-
-    def write_atomically(self, path: str, data: Bytes, durable: bool = True) -> None:
-        """Old bytes or new bytes, never a mixture: write aside, fsync, rename, fsync the directory."""
-        aside = path + ".tmp"
-        fd = os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
-        try:
-            view = memoryview(data)
-            while view.nbytes:
-                view = view[os.write(fd, view) :]
-            if durable:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
-        os.replace(aside, path)
-        if durable:
-            self.sync_dir(os.path.dirname(path) or ".")
-
-    # -- locks
-
-    def lock(self, path: str) -> FileLock:
-        """Takes the lock file or raises LockHeld. A record lock of the open file excludes a JVM broker, which takes a
-        record lock too, and a second broker in this process. The older kind belongs to the process, and any close of
-        the file gives it back; it is only for systems without the newer one."""
-        import fcntl
-
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            if hasattr(fcntl, "F_OFD_SETLK"):
-                # struct flock { short l_type, l_whence; off_t l_start, l_len; pid_t l_pid; }
-                fcntl.fcntl(fd, fcntl.F_OFD_SETLK, Struct("hhqqi0q").pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0))
-            else:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            os.close(fd)
-            if error.errno in (errno.EAGAIN, errno.EACCES):
-                raise LockHeld(path) from None
-            raise
-        return FileLock(fd, path)

@@ -24,7 +24,8 @@ from pylogd.config.broker import BrokerConfig
 from pylogd.config.listeners import Endpoint
 from pylogd.protocol import uuids
 from pylogd.runtime.clock import Clock
-from pylogd.runtime.files import FileSystem, LockHeld
+from pylogd.runtime.file_lock import LockHeld
+from pylogd.runtime.files import FileSystem
 
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
 METADATA_PARTITION = "__cluster_metadata-0"

@@ -15,7 +15,9 @@ import random
 from collections.abc import Iterator
 
 from pylogd.runtime.clock import Clock, ManualClock
-from pylogd.runtime.files import Bytes, File, FileLock, FileSystem, LockHeld
+from pylogd.runtime.file_lock import FileLock, LockHeld
+from pylogd.runtime.file_names import Bytes
+from pylogd.runtime.files import File, FileSystem
 from pylogd.runtime.simulated.simulated_disk import Directory, Node, change_bytes
 
 

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 
 from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol import uuids
-from pylogd.runtime.files import FileLock, FileSystem, LockHeld
+from pylogd.runtime.file_lock import FileLock, LockHeld
+from pylogd.runtime.files import FileSystem
 from pylogd.storage import checkpoint_file
 
 logger = logging.getLogger(__name__)

@@ -9,7 +9,8 @@ import threading
 from pathlib import Path
 
 import pytest
-from pylogd.runtime.files import FileRange, FileSystem, LockHeld
+from pylogd.runtime.file_lock import LockHeld
+from pylogd.runtime.files import FileRange, FileSystem
 from pylogd.runtime.system import raise_descriptor_limit
 
 

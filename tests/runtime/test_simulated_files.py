@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 
 import pytest
-from pylogd.runtime.files import LockHeld
+from pylogd.runtime.file_lock import LockHeld
 from pylogd.runtime.simulated.simulated_files import Crash, SimulatedFileSystem
 
 
