@@ -48,7 +48,7 @@ from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.latest import LatestImage
 from pylogd.protocol import uuids
 from pylogd.replication.fetchers import Fetchers
-from pylogd.replication.isr import Standing
+from pylogd.replication.in_sync import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.rpc.broker_pool import Peers
 from pylogd.rpc.controller_channel import LocalController, RoutedChannel

@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from pylogd.protocol.batch import parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.replication import isr as in_sync
-from pylogd.replication.isr import FollowerState, Proposal, Standing
+from pylogd.replication import in_sync
+from pylogd.replication.in_sync import FollowerState, Proposal, Standing
 from pylogd.replication.waiters import Waiter, Waiters
 from pylogd.storage.validation import Origin
 

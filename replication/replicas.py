@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING
 
-from pylogd.replication.isr import Proposal, Standing
+from pylogd.replication.in_sync import Proposal, Standing
 from pylogd.replication.partition import LeadershipListener, Partition
 from pylogd.runtime.clock import Clock
 

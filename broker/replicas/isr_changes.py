@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.replication.isr import Proposal
+    from pylogd.replication.in_sync import Proposal
     from pylogd.replication.partition import Partition
 
 logger = logging.getLogger(__name__)

@@ -12,7 +12,7 @@ from pylogd.broker.replicas.isr_changes import IsrChanges
 from pylogd.metadata.registrations import Broker, Endpoint, Partition, Topic
 from pylogd.protocol.errors import ErrorCode
 from pylogd.replication.fetchers import Fetchers
-from pylogd.replication.isr import Standing
+from pylogd.replication.in_sync import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.storage.log_config import LogConfig
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.replication.isr import Proposal, Standing
+from pylogd.replication.in_sync import Proposal, Standing
 from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
 from pylogd.runtime.clock import ManualClock
