@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pylogd.replication import following
+
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
 
@@ -57,7 +59,7 @@ class FetchState:
         self.last_epoch: int = log.epochs.latest
         if self.last_epoch < 0 and log.log_end_offset > log.high_watermark:
             # Without epochs nobody can tell which records the leader has: only replicated ones stay.
-            partition.truncate_to(log.high_watermark)
+            following.truncate_to(partition, log.high_watermark)
         self.offset: int = log.log_end_offset
         #: Offset and log start the session at the leader has; -1 when it does not have this partition.
         self.sent_offset = -1

@@ -26,6 +26,7 @@ from pylogd.protocol.messages.fetch import (
     ForgottenTopic,
     ReplicaState,
 )
+from pylogd.replication import following
 from pylogd.replication.divergence import truncation_offset
 from pylogd.replication.fetch_state import FetchSettings, FetchState, Key
 from pylogd.replication.offset_search import OffsetSearch
@@ -266,13 +267,13 @@ class Fetcher:
                     ErrorCode.UNKNOWN_SERVER_ERROR,
                     f"fetched at offset {state.offset} but the log ends at {log.log_end_offset}",
                 )
-            if partition.append_from_leader(records, state.leader_epoch):
+            if following.append_from_leader(partition, records, state.leader_epoch):
                 state.offset = log.log_end_offset
                 state.last_epoch = log.epochs.latest
                 self._changed[state.key] = state
                 if partition.flush_gates_acks and log.flushed_offset < state.offset:
                     self._flushing[state.key] = state
-        partition.leader_reported(data.high_watermark, data.log_start_offset)
+        following.take_over_offsets(partition, data.high_watermark, data.log_start_offset)
         state.lag = max(0, data.high_watermark - state.offset)
         if partition.log.log_start_offset != state.sent_start:
             self._changed[state.key] = state
@@ -283,7 +284,7 @@ class Fetcher:
         logger.info(
             "%s: the leader's epoch %d ends at %d: truncating to %d", state.partition.name, epoch, end_offset, target
         )
-        state.partition.truncate_to(target)
+        following.truncate_to(state.partition, target)
         self._resume(state, log.log_end_offset)
 
     def _resume(self, state: FetchState, offset: int) -> None:
@@ -361,9 +362,9 @@ class Fetcher:
         anew = ", the log starts anew" if stale else ""
         logger.warning("%s: fetching continues at offset %d, not %d%s", partition.name, target, state.offset, anew)
         if stale:
-            partition.restart_at(target)
+            following.restart_at(partition, target)
         else:
-            partition.truncate_to(target)
+            following.truncate_to(partition, target)
         self._resume(state, target)
 
 

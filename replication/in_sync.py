@@ -15,6 +15,7 @@ from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
+    from pylogd.replication.replicas import Replicas
 
 #: The controller says that the request was not applied and that the epochs in it are right: go back and try again.
 _NOT_APPLIED = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
@@ -104,7 +105,10 @@ class Proposal(NamedTuple):
     joins: int | None
 
 
-def expansion(partition: Partition, replica_id: int) -> Proposal | None:
+# -- what to propose
+
+
+def expansion(partition: Partition, replicas: Replicas, replica_id: int) -> Proposal | None:
     """What to propose after a fetch of a replica outside the ISR."""
     if partition.proposal is not None or replica_id in partition.isr:
         return None
@@ -112,12 +116,12 @@ def expansion(partition: Partition, replica_id: int) -> Proposal | None:
     log = partition.log
     if follower.log_end_offset < log.high_watermark or follower.log_end_offset < partition.epoch_start_offset:
         return None
-    if not eligible(partition, replica_id):
+    if not eligible(partition, replicas, replica_id):
         return None
-    return _proposal(partition, (*partition.isr, replica_id), replica_id)
+    return _proposal(partition, replicas, (*partition.isr, replica_id), replica_id)
 
 
-def shrinkage(partition: Partition, now_ms: int, lag_ms_max: int) -> Proposal | None:
+def shrinkage(partition: Partition, replicas: Replicas, now_ms: int) -> Proposal | None:
     """What to propose when time has passed."""
     if partition.proposal is not None or not partition.is_leader or len(partition.isr) < 2:
         return None
@@ -127,30 +131,79 @@ def shrinkage(partition: Partition, now_ms: int, lag_ms_max: int) -> Proposal | 
         replica
         for replica in partition.isr
         if (replica not in followers and replica == partition.leader)
-        or (replica in followers and followers[replica].caught_up(end, now_ms, lag_ms_max))
+        or (replica in followers and followers[replica].caught_up(end, now_ms, replicas.lag_ms_max))
     )
-    return None if len(stay) == len(partition.isr) else _proposal(partition, stay, None)
+    return None if len(stay) == len(partition.isr) else _proposal(partition, replicas, stay, None)
 
 
-def eligible(partition: Partition, replica_id: int) -> bool:
+def eligible(partition: Partition, replicas: Replicas, replica_id: int) -> bool:
     """Whether the cluster lets the incarnation that fetches join."""
-    standing = partition.standing(replica_id)
+    standing = replicas.standing(replica_id)
     if standing is None or not standing.may_join:
         return False
     epoch = partition.followers[replica_id].broker_epoch
     return epoch == -1 or epoch == standing.epoch
 
 
-def _proposal(partition: Partition, members: tuple[int, ...], joins: int | None) -> Proposal:
+def _proposal(partition: Partition, replicas: Replicas, members: tuple[int, ...], joins: int | None) -> Proposal:
     me = partition.leader
     epochs = []
     for member in members:
         if member == me:
-            epochs.append((member, partition.broker_epoch))
+            epochs.append((member, replicas.broker_epoch))
         else:
             # One that has not fetched from us yet: should it have restarted, the controller has removed it and refuses.
             epochs.append((member, max(partition.followers[member].broker_epoch, -1)))
     return Proposal(tuple(epochs), partition.leader_epoch, partition.partition_epoch, joins)
+
+
+# -- a proposal, from asking to the answer
+
+
+def expand(partition: Partition, replicas: Replicas, replica_id: int) -> None:
+    """A replica outside the ISR fetched: it joins if it may."""
+    _propose(partition, replicas, expansion(partition, replicas, replica_id))
+
+
+def shrink(partition: Partition, replicas: Replicas, now_ms: int) -> None:
+    """Time has passed: followers that fell behind leave."""
+    _propose(partition, replicas, shrinkage(partition, replicas, now_ms))
+
+
+def _propose(partition: Partition, replicas: Replicas, proposal: Proposal | None) -> None:
+    if proposal is None or replicas.propose is None:
+        return
+    partition.proposal = proposal
+    if proposal.joins is not None:
+        partition.maximal_isr = (*partition.isr, proposal.joins)
+    replicas.propose(partition, proposal)
+
+
+def accepted(
+    partition: Partition, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int
+) -> None:
+    """The controller accepted. Newer metadata may have come first; then it has the last word."""
+    if partition.proposal is not proposal:
+        return
+    if leader_epoch != partition.leader_epoch or partition_epoch < partition.partition_epoch:
+        return
+    partition.proposal = None
+    partition.isr = partition.maximal_isr = isr
+    partition.partition_epoch = partition_epoch
+    partition.advance()
+
+
+def refused(partition: Partition, replicas: Replicas, proposal: Proposal, code: ErrorCode) -> None:
+    """The controller refused."""
+    if partition.proposal is not proposal:
+        return
+    meaning = verdict(code)
+    if meaning.forget:
+        partition.proposal = None
+        partition.maximal_isr = partition.isr
+        partition.advance()
+    elif meaning.again and replicas.propose is not None:
+        replicas.propose(partition, proposal)
 
 
 class Verdict(NamedTuple):

@@ -4,6 +4,9 @@ The high watermark is the smallest log end among the in-sync replicas and never 
 `flush.messages=1` the leader counts as far as its log is flushed, and every acknowledgement, acks=1 included, waits for
 that: durable means flushed. The log asks for its flushes itself and tells when one is done.
 
+Here is the role of the replica, what its leader does, and who waits. Who belongs to the ISR is decided in `in_sync.py`;
+what a follower does is in `following.py`.
+
 The log of a partition may be opened on first use only, so that a broker with thousands of partitions starts at once.
 
 State changes come from the committed cluster image only, through `become_leader` and `become_follower`; a coordinator
@@ -13,13 +16,11 @@ that lives on a partition listens to them.
 from __future__ import annotations
 
 from collections.abc import Callable
-from struct import Struct
 from typing import TYPE_CHECKING
 
-from pylogd.protocol.batch import parse_header
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.replication import in_sync
-from pylogd.replication.in_sync import FollowerState, Proposal, Standing
+from pylogd.replication.in_sync import FollowerState, Proposal
 from pylogd.replication.waiters import Waiter, Waiters
 from pylogd.storage.validation import Origin
 
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pylogd.storage.log.placing import Placement
     from pylogd.storage.producers.verification_guard import Guard
 
-_base_offset = Struct(">q").unpack_from
 NO_LEADER = -1
 #: Called with (partition, leader epoch or None): leadership won, or lost.
 LeadershipListener = Callable[["Partition", "int | None"], None]
@@ -188,10 +188,7 @@ class Partition:
         self.replica_ids = replicas if replicas is not None else isr
         self.followers = {}
         self.epoch_start_offset = -1
-        self.waiters.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-        if led:
-            for listener in tuple(self.listeners):
-                listener(self, None)
+        self._ceased(led, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def go_offline(self) -> None:
         """The log directory failed: nothing can be read or written here until a restart."""
@@ -199,10 +196,7 @@ class Partition:
             return
         self.offline = True
         led, self.is_leader = self.is_leader, False
-        self.waiters.fail(ErrorCode.KAFKA_STORAGE_ERROR)
-        if led:
-            for listener in tuple(self.listeners):
-                listener(self, None)
+        self._ceased(led, ErrorCode.KAFKA_STORAGE_ERROR)
 
     def stop(self) -> None:
         """The replica leaves this broker (topic deleted, or moved away)."""
@@ -210,7 +204,11 @@ class Partition:
         self.leader = NO_LEADER
         if self._log is not None:
             self._log.flush_listeners.remove(self._flushed)
-        self.waiters.fail(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        self._ceased(led, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+
+    def _ceased(self, led: bool, code: ErrorCode) -> None:
+        """The role of this replica is over: whoever waits fails, and a leadership that was lost is told."""
+        self.waiters.fail(code)
         if led:
             for listener in tuple(self.listeners):
                 listener(self, None)
@@ -247,8 +245,7 @@ class Partition:
     @property
     def min_isr(self) -> int:
         """min.insync.replicas, which cannot ask for more replicas than there are."""
-        wanted: int = self.log.config.min_insync_replicas
-        return min(wanted, len(self.replica_ids) or 1)
+        return min(self.log.config.min_insync_replicas, len(self.replica_ids) or 1)
 
     @property
     def ack_code(self) -> ErrorCode:
@@ -259,8 +256,7 @@ class Partition:
 
     @property
     def high_watermark(self) -> int:
-        mark: int = self.log.high_watermark
-        return mark
+        return self.log.high_watermark
 
     @property
     def flush_gates_acks(self) -> bool:
@@ -269,9 +265,9 @@ class Partition:
     @property
     def low_watermark(self) -> int:
         """Smallest log start among the living replicas: records below it are gone everywhere."""
-        low: int = self.log.log_start_offset
+        low = self.log.log_start_offset
         for replica, follower in self.followers.items():
-            if follower.log_start_offset < low and self.standing(replica) is not None:
+            if follower.log_start_offset < low and self._replicas.standing(replica) is not None:
                 low = follower.log_start_offset
         return low
 
@@ -408,7 +404,7 @@ class Partition:
         replicas = self._replicas
         now_ms = replicas.clock.monotonic_ms()
         end = self.log.log_end_offset
-        return follower.caught_up(end, now_ms, replicas.lag_ms_max) and in_sync.eligible(self, replica_id)
+        return follower.caught_up(end, now_ms, replicas.lag_ms_max) and in_sync.eligible(self, replicas, replica_id)
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int, now_ms: int
@@ -417,7 +413,7 @@ class Partition:
         that has been replaced."""
         follower = self.followers[replica_id]
         if broker_epoch != follower.broker_epoch and broker_epoch != -1:
-            standing = self.standing(replica_id)
+            standing = self._replicas.standing(replica_id)
             if standing is not None and standing.epoch > broker_epoch:
                 raise KafkaError(
                     ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -427,97 +423,14 @@ class Partition:
         start_moved = follower.log_start_offset != log_start_offset
         follower.fetched(offset, log_start_offset, broker_epoch, self.log.log_end_offset, now_ms)
         if replica_id not in self.maximal_isr:
-            self._propose(in_sync.expansion(self, replica_id))
+            in_sync.expand(self, self._replicas, replica_id)
         if moved:
             self.advance()
         if start_moved and self.waiters.starts:
             self.waiters.settle(self.waiters.starts, self.low_watermark, ErrorCode.NONE)
 
-    # -- the in-sync replicas
-
-    def standing(self, replica_id: int) -> Standing | None:
-        """How the cluster's metadata sees a replica's broker; None when it is not alive."""
-        return self._replicas.standing(replica_id)
-
-    @property
-    def broker_epoch(self) -> int:
-        """The epoch of this broker."""
-        standing = self._replicas.standing(self._replicas.broker_id)
-        return -1 if standing is None else standing.epoch
-
-    def check_in_sync(self, now_ms: int) -> None:
-        """Time has passed: followers that fell behind leave the ISR."""
-        self._propose(in_sync.shrinkage(self, now_ms, self._replicas.lag_ms_max))
-
-    def _propose(self, proposal: Proposal | None) -> None:
-        if proposal is None or self._replicas.propose is None:
-            return
-        self.proposal = proposal
-        if proposal.joins is not None:
-            self.maximal_isr = (*self.isr, proposal.joins)
-        self._replicas.propose(self, proposal)
-
-    def isr_changed(self, proposal: Proposal, isr: tuple[int, ...], leader_epoch: int, partition_epoch: int) -> None:
-        """The controller accepted. Newer metadata may have come first; then it has the last word."""
-        if self.proposal is not proposal or leader_epoch != self.leader_epoch or partition_epoch < self.partition_epoch:
-            return
-        self.proposal = None
-        self.isr = self.maximal_isr = isr
-        self.partition_epoch = partition_epoch
-        self.advance()
-
-    def isr_refused(self, proposal: Proposal, code: ErrorCode) -> None:
-        """The controller refused."""
-        if self.proposal is not proposal:
-            return
-        verdict = in_sync.verdict(code)
-        if verdict.forget:
-            self.proposal = None
-            self.maximal_isr = self.isr
-            self.advance()
-        elif verdict.again and self._replicas.propose is not None:
-            self._replicas.propose(self, proposal)
-
-    # -- following
-
-    def append_from_leader(self, records: memoryview, leader_epoch: int) -> bool:
-        """Write what the leader sent; True when that was something. A log whose start lies inside the leader's first
-        batch begins with that batch."""
-        log = self.log
-        if log.log_start_offset == log.log_end_offset and _base_offset(records)[0] < log.log_end_offset:
-            self._start_inside_batch(records)
-        return log.append_as_follower(records, leader_epoch) is not None
-
-    def _start_inside_batch(self, records: memoryview) -> None:
-        """Records at the leader's log start were deleted from the middle of a batch, and batches travel whole. The log
-        start follows with the leader's."""
-        header = parse_header(records)
-        if header.last_offset >= self.log.log_end_offset:
-            self.log.truncate_fully_and_start_at(header.base_offset)
-
-    def leader_reported(self, high_watermark: int, log_start_offset: int) -> None:
-        """Take over the leader's watermark, as far as this log goes, and its log start."""
-        log = self.log
-        mark = high_watermark if high_watermark < log.log_end_offset else log.log_end_offset
-        if mark > log.high_watermark:
-            log.high_watermark = mark
-            if self.waiters.fetches and not self.wake_scheduled:
-                self._replicas.schedule_wake(self)
-        if log_start_offset > log.log_start_offset:
-            log.delete_records_before(min(log_start_offset, log.high_watermark))
-
-    def truncate_to(self, offset: int) -> None:
-        """The leader does not have what lies at and above `offset`."""
-        self.log.truncate_to(offset)
-        self.truncated()
-
-    def restart_at(self, offset: int) -> None:
-        """Nothing here is of use any more: the leader's log starts at `offset`."""
-        self.log.truncate_fully_and_start_at(offset)
-        self.truncated()
-
-    def truncated(self) -> None:
-        """The log start moved or the log was cut: long polls look again."""
+    def wake_fetches(self) -> None:
+        """Something moved that `advance` does not see, such as the log start: long polls look again."""
         if self.waiters.fetches and not self.wake_scheduled:
             self._replicas.schedule_wake(self)
 

@@ -45,6 +45,12 @@ class Replicas:
         #: While partitions are being woken: what runs when all are.
         self._after_wake: list[Callable[[], None]] | None = None
 
+    @property
+    def broker_epoch(self) -> int:
+        """The epoch of this broker; -1 when it is not alive in the metadata."""
+        standing = self.standing(self.broker_id)
+        return -1 if standing is None else standing.epoch
+
     def get(self, topic: str, index: int) -> Partition | None:
         return self.by_name.get((topic, index))
 

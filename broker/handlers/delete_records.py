@@ -60,7 +60,7 @@ def _delete(ctx: RequestContext, topic: str, index: int, offset: int) -> tuple[P
     if wanted < 0:
         raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"The offset {wanted} of {partition.name} is not valid")
     log.delete_records_before(wanted)
-    partition.truncated()
+    partition.wake_fetches()
     return partition, wanted
 
 

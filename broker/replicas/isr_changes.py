@@ -11,6 +11,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from pylogd.protocol.errors import ErrorCode
+from pylogd.replication import in_sync
 
 if TYPE_CHECKING:
     from pylogd.replication.in_sync import Proposal
@@ -105,12 +106,12 @@ class IsrChanges:
                 partition, proposal = entry
                 code = ErrorCode(data.error_code)
                 if code is ErrorCode.NONE:
-                    partition.isr_changed(proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
+                    in_sync.accepted(partition, proposal, tuple(data.isr), data.leader_epoch, data.partition_epoch)
                     change = "shrank" if proposal.joins is None else "grew"
                     logger.info("%s: in-sync replicas %s to %s", partition.name, change, list(data.isr))
                 else:
                     logger.info("%s: the controller refused new in-sync replicas: %s", partition.name, code.name)
-                    partition.isr_refused(proposal, code)
+                    in_sync.refused(partition, self._node.replicas, proposal, code)
                     waiting = self._waiting.get((partition.topic_id, partition.index))
                     again = again or (waiting is not None and waiting[1] is proposal)
         return again
@@ -123,6 +124,6 @@ class IsrChanges:
             await asyncio.sleep(max(node.replicas.lag_ms_max / 2000, 0.001))
             for at, partition in enumerate(list(node.replicas)):
                 if partition.is_leader and len(partition.isr) > 1:
-                    partition.check_in_sync(node.clock.monotonic_ms())
+                    in_sync.shrink(partition, node.replicas, node.clock.monotonic_ms())
                 if at % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)

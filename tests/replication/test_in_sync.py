@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.replication import in_sync
 from pylogd.replication.in_sync import Proposal, Standing
 from pylogd.replication.partition import Partition
 from pylogd.replication.replicas import Replicas
@@ -30,7 +31,7 @@ class Leader:
         self.clock = ManualClock(monotonic_ms=1_000_000)
         self.standings: dict[int, Standing] = {n: Standing(100 + n, True) for n in (1, 2, 3)}
         self.proposals: list[Proposal] = []
-        replicas = Replicas(
+        self.replicas = replicas = Replicas(
             1,
             SimpleNamespace(call_soon=lambda *args: None),  # type: ignore[arg-type]
             clock=self.clock,
@@ -54,7 +55,7 @@ class Leader:
 
     def wait(self, ms: int) -> None:
         self.clock.advance(ms)
-        self.partition.check_in_sync(self.clock.monotonic_ms())
+        in_sync.shrink(self.partition, self.replicas, self.clock.monotonic_ms())
 
     @property
     def members(self) -> list[tuple[int, ...]]:
@@ -141,7 +142,7 @@ def test_metadata_that_only_repeats_an_answer_does_not_drop_the_next_proposal() 
     leader.clock.advance(5 * LAG_MS)
     leader.fetch(2, 10)
     leader.append(40)
-    leader.partition.isr_changed(leader.proposals[0], (1, 2), 3, 8)
+    in_sync.accepted(leader.partition, leader.proposals[0], (1, 2), 3, 8)
     leader.fetch(3, 10)
     assert leader.members == [(1, 2), (1, 2, 3)]
     leader.partition.become_leader(3, (1, 2), (1, 2, 3), 8)
@@ -157,7 +158,7 @@ def test_one_proposal_at_a_time() -> None:
     leader.fetch(2, 10)
     leader.fetch(3, 10)
     assert leader.members == [(1, 2)]
-    leader.partition.isr_changed(leader.proposals[0], (1, 2), 3, 8)
+    in_sync.accepted(leader.partition, leader.proposals[0], (1, 2), 3, 8)
     leader.fetch(3, 10)
     assert leader.members == [(1, 2), (1, 2, 3)]
     assert leader.proposals[1].partition_epoch == 8
@@ -178,7 +179,7 @@ def test_a_replica_that_leaves_counts_until_the_controller_agrees() -> None:
     leader.append(15)
     leader.wait(LAG_MS + 1)
     assert leader.log.high_watermark == 10
-    leader.partition.isr_changed(leader.proposals[0], (1,), 3, 8)
+    in_sync.accepted(leader.partition, leader.proposals[0], (1,), 3, 8)
     assert leader.log.high_watermark == 15
 
 
@@ -199,7 +200,7 @@ def test_too_few_in_sync_stop_the_watermark_even_if_one_is_about_to_join() -> No
     leader = Leader(isr=(1,), min_isr=2)
     leader.fetch(2, 10)
     assert leader.log.high_watermark == 0
-    leader.partition.isr_changed(leader.proposals[0], (1, 2), 3, 8)
+    in_sync.accepted(leader.partition, leader.proposals[0], (1, 2), 3, 8)
     assert leader.log.high_watermark == 10
 
 
@@ -220,7 +221,7 @@ def test_refusals(code: ErrorCode, pending: bool, again: bool) -> None:
     leader = Leader(isr=(1, 2))
     leader.fetch(2, 10)
     leader.fetch(3, 10)
-    leader.partition.isr_refused(leader.proposals[0], code)
+    in_sync.refused(leader.partition, leader.replicas, leader.proposals[0], code)
     assert (leader.partition.proposal is not None) is pending
     assert leader.partition.maximal_isr == ((1, 2, 3) if pending else (1, 2))
     assert len(leader.proposals) == (2 if again else 1)
@@ -231,7 +232,7 @@ def test_newer_metadata_has_the_last_word() -> None:
     leader.fetch(2, 10)
     leader.fetch(3, 10)
     leader.partition.become_leader(3, (1,), (1, 2, 3), 9)
-    leader.partition.isr_changed(leader.proposals[0], (1, 2, 3), 3, 8)
+    in_sync.accepted(leader.partition, leader.proposals[0], (1, 2, 3), 3, 8)
     assert leader.partition.isr == (1,)
     assert leader.partition.partition_epoch == 9
 
@@ -242,7 +243,7 @@ def test_an_answer_of_another_leader_epoch_is_ignored() -> None:
     leader.fetch(3, 10)
     proposal = leader.proposals[0]
     leader.partition.become_leader(4, (1, 2), (1, 2, 3), 10)
-    leader.partition.isr_changed(proposal, (1, 2, 3), 3, 11)
+    in_sync.accepted(leader.partition, proposal, (1, 2, 3), 3, 11)
     assert leader.partition.isr == (1, 2)
 
 
