@@ -14,7 +14,7 @@ UNDEFINED = -1
 
 
 class EpochHistory(Protocol):
-    """What is asked of a log."""
+    """What `truncation_offset` reads of a log."""
 
     log_end_offset: int
     high_watermark: int
@@ -43,7 +43,7 @@ def truncation_offset(log: EpochHistory, leader_epoch: int, leader_end_offset: i
 def out_of_range_offset(log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> tuple[int, bool]:
     """(where to fetch from, whether everything here is stale) after the leader refused our offset.
 
-    A leader that ends before us was elected uncleanly: its end counts. One that starts behind our end has deleted what
+    A leader that ends before us was elected uncleanly: its end counts. One that starts above our end has deleted what
     we would need: we start over where it starts. Otherwise the leader has moved on meanwhile and we go on."""
     if leader_end_offset < log_end_offset:
         return leader_end_offset, False

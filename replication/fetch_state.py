@@ -61,12 +61,12 @@ class FetchState:
             # Without epochs nobody can tell which records the leader has: only replicated ones stay.
             following.truncate_to(partition, log.high_watermark)
         self.offset: int = log.log_end_offset
-        #: Offset and log start the session at the leader has; -1 when it does not have this partition.
+        #: Fetch offset and log start in the leader's fetch session; -1 when the session lacks this partition.
         self.sent_offset = -1
         self.sent_start = -1
-        #: Behind the leader's high watermark by so many records; None until the first answer.
+        #: How many records it is behind the leader's high watermark; None until the first answer.
         self.lag: int | None = None
         self.ready_ms = 0
         self.backoff_ms = 0
-        #: The leader's end while an offset out of range is sorted out.
+        #: The leader's log end, while a refused fetch offset is sorted out (`offset_search.py`).
         self.leader_end_offset = -1

@@ -64,10 +64,12 @@ class Fetcher:
         self.failed_partitions: dict[Key, FetchState] = {}
         self._session_id = 0
         self._session_epoch = 0
-        #: To be told to the leader with the next fetch, in this order; removed from the session respectively.
+        #: What the next fetch tells the leader: partitions that changed, in this order, and partitions that leave its
+        #: session.
         self._changed: dict[Key, FetchState] = {}
         self._forgotten: dict[Key, None] = {}
-        #: Waiting for the end of a pause; for an answer about the leader's ends; for their own disk.
+        #: Partitions that do not fetch now: those that pause, those whose offset the leader refused, and those that
+        #: wait for their own flush.
         self._delayed: dict[Key, FetchState] = {}
         self._search = OffsetSearch()
         self._flushing: dict[Key, FetchState] = {}
@@ -288,7 +290,7 @@ class Fetcher:
         self._resume(state, log.log_end_offset)
 
     def _resume(self, state: FetchState, offset: int) -> None:
-        """Fetch from another place."""
+        """Fetch again, from `offset`."""
         state.offset = offset
         state.last_epoch = state.partition.log.epochs.latest
         self._changed[state.key] = state
@@ -296,7 +298,7 @@ class Fetcher:
         self._flushing.pop(state.key, None)
 
     def flushed(self, partition: Partition) -> bool:
-        """A log reached its disk; True when nothing holds the next fetch back any more."""
+        """The log of a partition was flushed; True when nothing holds the next fetch back any more."""
         if not self._flushing:
             return False
         key = (partition.topic_id, partition.index)

@@ -1,10 +1,12 @@
 """Who is in sync: what the leader knows of its followers, and which changes of the in-sync replicas it proposes.
 
-A follower joins once it has everything below the high watermark and has reached the leader's own epoch, if the cluster
-counts it as alive in the incarnation that fetches. It leaves when it has not been at the leader's end for
-`replica.lag.time.max.ms`. The controller decides; until it has answered, a proposal is pending and no other is made. A
-replica that is about to join counts for the high watermark already, one that is about to leave counts still: whatever
-the controller answers, nothing is called replicated that is not.
+A follower joins once it has everything below the high watermark and everything from before the leader's epoch. Its
+broker must be alive in the metadata, under the broker epoch that the fetch carries. It leaves when it has not been at
+the leader's log end for `replica.lag.time.max.ms`.
+
+The controller decides. Until it has answered, the proposal is pending and no other is made. A replica that is about to
+join already counts for the high watermark, one that is about to leave still does: whatever the controller answers,
+nothing is called replicated that is not.
 """
 
 from __future__ import annotations
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
     from pylogd.replication.partition import Partition
     from pylogd.replication.replicas import Replicas
 
-#: The controller says that the request was not applied and that the epochs in it are right: go back and try again.
+#: The controller did not apply the request, and the epochs in it are right: forget the proposal, make a new one.
 _NOT_APPLIED = frozenset((ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA))
-#: It is unknown what holds now, but new metadata will tell: stay as restrictive as we are until it comes.
+#: Nobody here knows which ISR holds now. New metadata will tell; until it comes, whoever may be in sync counts.
 _AWAIT_METADATA = frozenset(
     (
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
@@ -55,16 +57,16 @@ class FollowerState:
     def __init__(self) -> None:
         self.log_end_offset = -1
         self.log_start_offset = -1
-        #: -2 until it has fetched; -1 when it does not tell.
+        #: -2 until it has fetched; -1 when its fetches carry none.
         self.broker_epoch = -2
-        #: The leader's end and the time of the last fetch: at the next one they tell whether the follower was caught up
-        #: at that time.
+        #: The leader's log end and the time at the last fetch. The next fetch tells with them whether the follower had
+        #: caught up at that time.
         self.last_fetch_leader_end = -1
         self.last_fetch_ms = 0
         self.last_caught_up_ms = 0
 
     def start_epoch(self, now_ms: int, leader_end: int, *, new_leader: bool, in_sync: bool) -> None:
-        """A leader epoch begins. One in the ISR gets the benefit of the doubt; any other must hold nothing back."""
+        """A leader epoch begins. A follower in the ISR counts as caught up now, any other as never caught up."""
         self.last_caught_up_ms = now_ms if in_sync else -(1 << 62)
         if new_leader:
             self.log_end_offset = self.log_start_offset = self.last_fetch_leader_end = -1
@@ -87,7 +89,7 @@ class FollowerState:
         self.last_fetch_ms = now_ms
 
     def idle_until(self, now_ms: int) -> None:
-        """It had everything until now without being asked about this partition."""
+        """It had everything until now, although its fetches did not name this partition."""
         if now_ms > self.last_caught_up_ms:
             self.last_caught_up_ms = now_ms
 
@@ -96,7 +98,7 @@ class FollowerState:
 
 
 class Proposal(NamedTuple):
-    """An ISR the controller is asked to write down, as (broker, broker epoch), with the epochs it is based on."""
+    """An ISR that the controller is asked for, as (broker, broker epoch), with the epochs it is based on."""
 
     isr: tuple[tuple[int, int], ...]
     leader_epoch: int
@@ -137,7 +139,7 @@ def shrinkage(partition: Partition, replicas: Replicas, now_ms: int) -> Proposal
 
 
 def eligible(partition: Partition, replicas: Replicas, replica_id: int) -> bool:
-    """Whether the cluster lets the incarnation that fetches join."""
+    """Whether the broker may join, and is the incarnation that fetched (its broker epoch tells)."""
     standing = replicas.standing(replica_id)
     if standing is None or not standing.may_join:
         return False
@@ -152,7 +154,7 @@ def _proposal(partition: Partition, replicas: Replicas, members: tuple[int, ...]
         if member == me:
             epochs.append((member, replicas.broker_epoch))
         else:
-            # One that has not fetched from us yet: should it have restarted, the controller has removed it and refuses.
+            # It has not fetched from us yet (-1). If it restarted, the controller took it out of the ISR and refuses.
             epochs.append((member, max(partition.followers[member].broker_epoch, -1)))
     return Proposal(tuple(epochs), partition.leader_epoch, partition.partition_epoch, joins)
 
@@ -207,7 +209,7 @@ def refused(partition: Partition, replicas: Replicas, proposal: Proposal, code: 
 
 
 class Verdict(NamedTuple):
-    """What a refusal means: forget the proposal, or ask again; otherwise it stays pending until new metadata comes."""
+    """What a refusal means: forget the proposal, or ask again. Otherwise it stays pending until new metadata comes."""
 
     forget: bool
     again: bool

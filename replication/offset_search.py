@@ -54,7 +54,7 @@ class OffsetSearch:
         return m.ListOffsetsRequest(replica_id=broker_id, topics=list(topics.values()))
 
     def answers(self, response: Any) -> Iterator[tuple[FetchState, int, int]]:
-        """(partition, error code, offset); partitions that were given up meanwhile are left out."""
+        """(partition, error code, offset) of each answer, but for partitions that left the search meanwhile."""
         asked = {(state.partition.topic, state.partition.index): state for state in self._states.values()}
         for topic in response.topics:
             for data in topic.partitions:

@@ -4,8 +4,8 @@ The high watermark is the smallest log end among the in-sync replicas and never 
 `flush.messages=1` the leader counts as far as its log is flushed, and every acknowledgement, acks=1 included, waits for
 that: durable means flushed. The log asks for its flushes itself and tells when one is done.
 
-Here is the role of the replica, what its leader does, and who waits. Who belongs to the ISR is decided in `in_sync.py`;
-what a follower does is in `following.py`.
+Here are the role of the replica, the leader's part, and who waits. `in_sync.py` decides who belongs to the ISR;
+`following.py` has the follower's part.
 
 The log of a partition may be opened on first use only, so that a broker with thousands of partitions starts at once.
 
@@ -80,10 +80,11 @@ class Partition:
         self.partition_epoch = -1
         self.replica_ids: tuple[int, ...] = ()
         self.isr: tuple[int, ...] = ()
-        #: A change of the ISR the controller has not answered yet, and the replicas the high watermark waits for.
+        #: The change of the ISR that the controller has not answered yet, and all replicas that may be in the ISR by
+        #: then: those the high watermark waits for.
         self.proposal: Proposal | None = None
         self.maximal_isr: tuple[int, ...] = ()
-        #: Log end when this leadership began: before the watermark reaches it, "latest" is not known.
+        #: The log end when this leadership began. Until the high watermark reaches it, "latest" is not known.
         self.epoch_start_offset = -1
         self.followers: dict[int, FollowerState] = {}
         self.listeners: list[LeadershipListener] = []
@@ -123,15 +124,16 @@ class Partition:
     def become_leader(
         self, epoch: int, isr: tuple[int, ...], replicas: tuple[int, ...] | None = None, partition_epoch: int = -1
     ) -> None:
-        """Lead under `epoch`, or take note of a new ISR under the present one. Older epochs are ignored."""
+        """Lead under `epoch`, or take over a new ISR under the present epoch. Older epochs are ignored."""
         if epoch < self.leader_epoch or (epoch == self.leader_epoch and 0 <= partition_epoch < self.partition_epoch):
             return
         me = self._replicas.broker_id
         starts = epoch > self.leader_epoch or not self.is_leader
-        # Somebody else may have led in an epoch that was passed over here, and made followers truncate: what was known
-        # of them counts no more.
+        # An epoch was skipped: another broker may have led in it and made followers truncate. What was known of them
+        # counts no more.
         new_leader = not self.is_leader or epoch > self.leader_epoch + 1
-        # The controller's answer to a proposal may have told before; then the next one may be under way already.
+        # The answer to a proposal may have brought this partition epoch already. Then the ISR is known, and the next
+        # proposal may be under way.
         if starts or partition_epoch != self.partition_epoch or partition_epoch < 0:
             self.partition_epoch = partition_epoch
             self.isr = self.maximal_isr = isr
@@ -161,7 +163,7 @@ class Partition:
             follower.start_epoch(now_ms, leader_end, new_leader=new_leader, in_sync=replica in self.isr)
 
     def _lead(self, log: Log, new_leader: bool = True) -> None:
-        """What a new leadership means to the log; at once, or when it is opened."""
+        """Begin the leader epoch in the log: now, or when the log is opened."""
         self._start_followers(log.log_end_offset, new_leader)
         self.epoch_start_offset = log.log_end_offset
         log.epochs.assign(self.leader_epoch, log.log_end_offset)
@@ -216,7 +218,7 @@ class Partition:
     # -- checks
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Compare the epoch a client believes in (-1: it does not say) with ours."""
+        """KafkaError unless the client's leader epoch is ours, or -1: it does not know one."""
         if current_leader_epoch == -1 or current_leader_epoch == self.leader_epoch:
             return
         code = (
@@ -249,7 +251,7 @@ class Partition:
 
     @property
     def ack_code(self) -> ErrorCode:
-        """What a produce with acks=all hears once the watermark has passed it."""
+        """What a produce with acks=all is answered once the high watermark has passed it."""
         if len(self.maximal_isr) >= len(self.replica_ids) or len(self.maximal_isr) >= self.min_isr:
             return ErrorCode.NONE
         return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
@@ -391,7 +393,7 @@ class Partition:
     def check_follower(self, replica_id: int, current_leader_epoch: int) -> None:
         """A follower's fetch is only served to a replica of this partition."""
         if replica_id not in self.followers:
-            # With an epoch the pair (replica, epoch) is not known yet; without one, nobody can tell who is behind.
+            # With an epoch: the follower may have newer metadata than we. Without one nobody can tell whose is older.
             code = ErrorCode.NOT_LEADER_OR_FOLLOWER if current_leader_epoch == -1 else ErrorCode.UNKNOWN_LEADER_EPOCH
             raise KafkaError(
                 code,
@@ -400,7 +402,7 @@ class Partition:
             )
 
     def _about_to_join(self, replica_id: int, follower: FollowerState) -> bool:
-        """Caught up and allowed to join: without waiting for it, it might chase the watermark for ever."""
+        """Caught up and allowed to join. If the high watermark did not wait for it, it might never reach it."""
         replicas = self._replicas
         now_ms = replicas.clock.monotonic_ms()
         end = self.log.log_end_offset
@@ -409,8 +411,8 @@ class Partition:
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, offset: int, log_start_offset: int, now_ms: int
     ) -> None:
-        """A follower asks for `offset`: it has everything below. NOT_LEADER_OR_FOLLOWER for a fetch of an incarnation
-        that has been replaced."""
+        """A follower asks for `offset`: it has everything below. NOT_LEADER_OR_FOLLOWER when its broker has restarted
+        since (a newer broker epoch is known)."""
         follower = self.followers[replica_id]
         if broker_epoch != follower.broker_epoch and broker_epoch != -1:
             standing = self._replicas.standing(replica_id)

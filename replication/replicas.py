@@ -39,10 +39,10 @@ class Replicas:
         self.follower_flushed: Callable[[Partition], None] | None = None
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
-        #: Who is told of leaderships, by topic.
+        #: By topic: who is told when the leadership of one of its partitions is won or lost.
         self._leadership_listeners: dict[str, LeadershipListener] = {}
         self._woken: list[Partition] = []
-        #: While partitions are being woken: what runs when all are.
+        #: Set while partitions are being woken: what runs once all are.
         self._after_wake: list[Callable[[], None]] | None = None
 
     @property
@@ -69,8 +69,8 @@ class Replicas:
         return partition
 
     def watch_leaderships(self, topic: str, listener: LeadershipListener) -> None:
-        """Tell `listener` of every leadership of the topic's partitions, the moment it is won or lost. Comes before
-        the first replica of the topic."""
+        """Tell `listener` of every leadership of the topic's partitions, the moment it is won or lost. To be
+        called before the topic's first replica is added."""
         self._leadership_listeners[topic] = listener
 
     def remove(self, topic: str, index: int) -> Partition | None:
@@ -122,7 +122,7 @@ class Replicas:
             self._call(due)
 
     def _call(self, callbacks: list[Callable[[], None]]) -> None:
-        """One that fails does not take the others along."""
+        """A callback that fails does not keep the others from running."""
         for position, callback in enumerate(callbacks, 1):
             try:
                 callback()

@@ -2,8 +2,8 @@
 for the followers.
 
 A produce waits as (offset, deadline): no payload is held. With acks=all it waits for the high watermark, with acks=1
-and `flush.messages=1` for the leader's flushed offset. Offsets are appended in order, so the queue is sorted and one
-look at its head tells whether anybody is served by a new watermark. When leadership ends or its epoch changes, every
+and `flush.messages=1` for the leader's flushed offset. Offsets are appended in order, so the queue is sorted, and its
+first entry tells whether a new high watermark releases anybody. When leadership ends or its epoch changes, every
 waiter of the old epoch fails: what it appended may be truncated.
 
 Every wait has a deadline, and all waits of a partition share one timer. It is set for the earliest deadline and left
@@ -23,7 +23,7 @@ from pylogd.protocol.errors import ErrorCode
 if TYPE_CHECKING:
     import asyncio
 
-#: The deadline of who waits as long as it takes.
+#: The deadline of a wait that may take for ever.
 NEVER_S = float("inf")
 
 
@@ -39,7 +39,7 @@ class FetchWaiter(Protocol):
     """A long poll."""
 
     def woken(self) -> None:
-        """Some planned partition changed: new data, a moved start, a new epoch, or gone."""
+        """A partition of the plan changed: new data, another log start, a new leader epoch, or it is gone."""
 
 
 #: (required offset, deadline in seconds of the event loop, waiter, slot)
@@ -78,8 +78,8 @@ class Waiters:
             self._set_timer(deadline_s)
 
     def abandon(self, waiter: Waiter) -> None:
-        """Nothing may reach `waiter` any more. The queues stay the same ones: perhaps somebody is settling them, whose
-        reply the client did not take."""
+        """Tell `waiter` nothing any more. The queues are changed in place, because one of them may just be settled: a
+        reply that its client does not take ends the connection, and with it its other waits."""
         for queue in (self.acks, self.flushes, self.starts):
             left = [entry for entry in queue if entry[2] is not waiter]
             if len(left) < len(queue):
@@ -115,7 +115,7 @@ class Waiters:
 
     def _expire(self) -> None:
         """Release everybody whose deadline has come; the timer is set for the earliest of the others."""
-        # A timer may run a rounding error before its time.
+        # A timer may fire early by a rounding error.
         now_s = max(self._loop.time(), self._timer_at_s)
         self._timer, self._timer_at_s = None, NEVER_S
         next_s = NEVER_S
@@ -149,7 +149,7 @@ class Waiters:
 
 
 def _insert(queue: deque[Entry], entry: Entry) -> None:
-    """Append, or put before entries of higher offsets: only a duplicate of an older batch comes late."""
+    """Put the entry where the queue stays sorted. Only a duplicate of an older batch comes late."""
     later = []
     while queue and queue[-1][0] > entry[0]:
         later.append(queue.pop())
