@@ -1,6 +1,6 @@
 """Connections of this broker to the others, for what coordinators and leaders ask each other.
 
-One per broker, opened on first use, and opened anew where the broker's registration says it is after it moved.
+One connection per broker, opened on first use. When a broker has registered at another address, a new one is opened.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Peers:
         self._closed = False
 
     def send(self, broker_id: int, request: Any, handler: Handler, *, timeout_s: float | None = None) -> None:
-        """Ask a broker; `handler` hears exactly once, never before this returns."""
+        """Ask a broker; `handler` is called exactly once, never before this returns."""
         peer = self._find(broker_id)
         if peer is None:
             self._node.loop.call_soon(handler, None, PeerError(f"broker {broker_id} is not available"))

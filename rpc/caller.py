@@ -11,9 +11,9 @@ class Caller(NamedTuple):
     #: As `Type:name`.
     principal: str = ANONYMOUS
     client_id: str | None = None
-    #: The address the request came from; of a forwarded one, the client's.
+    #: The client's address, also when a broker forwarded the request.
     host: str = ""
-    #: The name of the listener it came in on.
+    #: The name of the listener the request came in on.
     listener: str = ""
-    #: Whether it proved who it is with a delegation token.
+    #: Whether the client authenticated with a delegation token.
     token_authenticated: bool = False

@@ -3,8 +3,8 @@
 Broker and controller share no objects and talk in wire messages, even when both live in one process. When the active
 controller is on another node the same messages cross the network; a client's request travels in an Envelope then.
 
-The channel does not fail: what goes wrong on the way is tried again with whoever is the active controller by then, and
-in the end becomes an error in the response.
+Sending does not fail. What goes wrong on the way is tried again with whoever is the active controller by then; in the
+end it becomes an error in the response.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _LANES = {
 
 
 class LocalController(Protocol):
-    """The controller of this process, as one asks it."""
+    """The controller in this process, as the channel asks it."""
 
     @property
     def active(self) -> bool: ...
@@ -54,8 +54,8 @@ class LocalController(Protocol):
 class RoutedChannel:
     """The channel to the active controller of the quorum, on whatever node it is.
 
-    `find` gives its address as far as this node knows, `bootstrap` are nodes to ask otherwise: one that is not active
-    says so. `local` is the controller of this process, if it has one."""
+    `find` gives its address, if this node knows it. Otherwise the nodes of `bootstrap` are asked in turn; one that is
+    not active says so. `local` is the controller of this process, if it has one."""
 
     def __init__(
         self,

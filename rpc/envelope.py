@@ -107,7 +107,7 @@ def _address_bytes(host: str) -> bytes:
 
 
 def _host(data: bytes) -> str:
-    """The address as a connection shows it. A version 4 address may come in the clothes of version 6."""
+    """The address as a connection shows it. An IPv4 address may come mapped into IPv6."""
     try:
         address = ipaddress.ip_address(bytes(data))
     except ValueError:

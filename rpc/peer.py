@@ -1,9 +1,9 @@
 """A connection to another node of the cluster, as its client: requests out, responses in, in order.
 
 The connection is opened when the first request needs it, begins with ApiVersions, and is opened again after it broke,
-with a growing pause after failures. The versions are the newest both sides know, so a peer may be of another make or
-age. Requests are pipelined. Whoever asks is told exactly once, with the response or with a `PeerError`; trying again is
-the asker's business, because only it knows whether the question still makes sense.
+with a growing pause after failures. The versions are the newest both sides know, so the peer may be Apache Kafka or
+another release. Requests are pipelined. Every request is answered exactly once, with the response or with a
+`PeerError`. Trying again is the asker's business: only it knows whether the question still makes sense.
 
 Handlers are called inside the turn of the loop that received the response: record data in it is a view of the receive
 buffer and must not be kept.
@@ -41,8 +41,8 @@ Handler = Callable[[Any, "PeerError | None"], None]
 
 
 class PeerError(Exception):
-    """The peer did not answer: unreachable, gone, too slow, or it does not know the API. `refused`: its host is there
-    and nobody listens. `unsupported`: the versions it knows have no place for what was asked."""
+    """The peer did not answer: unreachable, gone, too slow, or it does not know the API. `refused`: its host answered
+    that nobody listens. `unsupported`: the request has a field that no version known to both sides can carry."""
 
     def __init__(self, reason: str, refused: bool = False, unsupported: bool = False) -> None:
         super().__init__(reason)
@@ -90,7 +90,7 @@ class Peer:
         self._in_flight: deque[_Asked] = deque()
         self._correlation_id = 0
         self._timer: asyncio.Handle | None = None
-        #: When the timer fires. It cannot be asked: uvloop's handle of a time that has passed does not tell.
+        #: When the timer fires. uvloop's handle cannot be asked: it does not tell a time that has passed.
         self._timer_at = 0.0
         self._backoff_s = 0.0
         self._backoff_s_max = backoff_s_max
@@ -109,7 +109,8 @@ class Peer:
     def send(
         self, request: Any, handler: Handler, *, version: int | None = None, timeout_s: float | None = None
     ) -> None:
-        """Ask; `handler` hears exactly once, never before this returns. `version`: this one or none."""
+        """Ask; `handler` is called exactly once, never before this returns. `version`: ask in this version or not at
+        all."""
         asked = _Asked(
             APIS[request.API_KEY].key,
             request,
@@ -315,7 +316,7 @@ class Peer:
         now = self._loop.time()
         for asked in self._in_flight:
             if asked.deadline <= now:
-                # Answers come in order: behind one that does not come nothing will.
+                # Answers come in order: when this one does not come, none behind it does.
                 self._break(f"{self} did not answer {asked.key.name} in time")
                 return
         late = [asked for asked in self._queue if asked.deadline <= now]
