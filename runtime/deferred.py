@@ -30,7 +30,7 @@ class Deferred:
         self.resolved = True
         self.response = response
         self.abandoned = None
-        # Listener and answer know each other: let go, or only the garbage collector could free them.
+        # Listener and answer refer to each other. Unless one lets go, only the garbage collector can free them.
         listener, self._listener = self._listener, None
         if listener is not None:
             listener(response)

@@ -2,9 +2,9 @@
 
 A broker with thousands of partitions cannot keep every file open, so a `File` is a path that knows how to open itself.
 The file system keeps at most `open_files_max` descriptors and closes the least recently used ones (second chance:
-`used` is set on every use and cleared by one pass of the hand). Who needs a descriptor beyond the current call, such
-as a send in flight or a worker thread, pins it with `acquire()` and gives it back with `release()`; a pinned
-descriptor survives eviction, close, rename and unlink.
+`used` is set on every use and cleared by one pass of the hand). Whoever needs a descriptor beyond the current call (a
+send in flight, a worker thread) pins it with `acquire()` and gives it back with `release()`; a pinned descriptor
+survives eviction, close, rename and unlink.
 
 Threads: the event-loop thread owns the pool and is the only one that evicts, so between two of its own opens no
 descriptor it holds can vanish. Worker threads open and pin, and never evict.
@@ -237,8 +237,8 @@ class FileRange:
         self.file.drop_cache(self.position, self.size)
 
     def warm(self) -> None:
-        """Worker: reads the bytes into the page cache. A file that was removed meanwhile is the asker's next
-        surprise."""
+        """Worker: reads the bytes into the page cache. Nothing happens when the file was removed meanwhile; whoever
+        needs it finds out when asking again."""
         try:
             fd = self.file.acquire()
         except FileNotFoundError:

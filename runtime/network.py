@@ -68,7 +68,7 @@ class Listener:
             try:
                 stream = self._network._adopt(sock)
             except OSError:
-                # Gone before it could be named.
+                # The peer hung up before its address was read.
                 sock.close()
                 continue
             self._accepted(stream)
@@ -158,7 +158,7 @@ class Network:
         return stream
 
     def close(self) -> None:
-        """Hang up every stream that is left."""
+        """Hang up on every peer that is left."""
         for stream in list(self.environment.streams):
             stream.close()
 

@@ -1,8 +1,8 @@
-"""Child processes for work that would hold the interpreter too long: spawned as `python -m <module>`, spoken to in
-frames.
+"""Child processes for work that would hold the interpreter too long: spawned as `python -m <module>`.
 
-A frame on the child's standard input and output is a length (uint32, big endian) and a pickled value; only this
-program's own two halves talk here. A child ends when its input ends, and on Linux the kernel ends it with its parent.
+Parent and child exchange frames over the child's standard input and output. A frame is a length (uint32, big endian)
+and a pickled value; both ends are this program, so unpickling is safe. A child ends when its input ends, and on Linux
+the kernel ends it with its parent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class ChildDied(Exception):
 
 
 class Child:
-    """The parent's half. One conversation at a time."""
+    """A child process as its parent sees it. One conversation at a time."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self._process = process
@@ -70,7 +70,7 @@ class Child:
             raise ChildDied(f"child process {self.pid} ended unexpectedly") from None
 
     async def close(self) -> None:
-        """Lets an idle child go."""
+        """Ends an idle child."""
         if self._process.stdin is not None:
             self._process.stdin.close()
         try:
@@ -88,7 +88,7 @@ class Child:
 
 
 class Parent:
-    """The child's half: what it reads from and writes to."""
+    """The parent as the child sees it: what it reads from and writes to."""
 
     def __init__(self, source: BinaryIO, sink: BinaryIO) -> None:
         self._source = source
@@ -116,7 +116,7 @@ def serve(handle: Callable[[Any, Parent], None]) -> None:
     _end_with_parent()
     os.nice(5)
     sink = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # whatever prints must not land between frames
+    os.dup2(2, 1)  # what somebody prints must not land between frames
     parent = Parent(os.fdopen(0, "rb"), sink)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Holds a loop of I/O to a rate by sleeping: for worker processes and threads, never for the event loop."""
+"""Keeps I/O below a rate by sleeping: for worker processes and threads, never for the event loop."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Workers:
 
 
 class InlineWorkers(Workers):
-    """The simulated twin: the job runs at once, in the caller; its future is already done."""
+    """For tests: the job runs at once, in the caller; its future is already done."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -26,7 +26,7 @@ class Crash(BaseException):
 
 
 class SimulatedFile(File):
-    """Same handle, other world: the descriptor is a number that only the twin knows."""
+    """A `File` whose descriptor is a number that only the simulated file system knows."""
 
     __slots__ = ()
 

@@ -107,7 +107,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @staticmethod
     def _forget(task: asyncio.Task[Any]) -> None:
-        """Nobody will ever finish it, nor start it if it is new."""
+        """The task never runs again, and asyncio shall not warn about it."""
         task._log_destroy_pending = False  # type: ignore[attr-defined]
         coroutine = task.get_coro()
         if inspect.iscoroutine(coroutine) and inspect.getcoroutinestate(coroutine) == inspect.CORO_CREATED:
@@ -173,7 +173,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self, when: float, callback: Callable[..., Any], *args: Any, context: contextvars.Context | None = None
     ) -> asyncio.TimerHandle:
         if when <= self.world.now:
-            # As uvloop does it: what is returned then is no timer, and cannot be asked when it fires.
+            # As in uvloop: this handle cannot be asked when it fires.
             return self.call_soon(callback, *args, context=context)  # type: ignore[return-value]
         handle = asyncio.TimerHandle(when, callback, args, self, context)
         if not self.dead:

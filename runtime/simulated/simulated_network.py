@@ -73,7 +73,7 @@ class SimulatedStream:
     # -- receiving
 
     def want(self, size: int) -> None:
-        """Memory is not counted here."""
+        """Every frame gets memory of its own here, however long."""
 
     def pause(self) -> None:
         self._paused = True

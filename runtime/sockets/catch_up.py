@@ -14,7 +14,7 @@ from pylogd.runtime.files import FileRange
 from pylogd.runtime.sockets import pagecache
 from pylogd.runtime.workers import Workers
 
-#: A cold run longer than this drops pages this far behind itself. After as much that was in memory it is over.
+#: A cold run longer than this drops pages this far behind itself. It ends after as many bytes that were in memory.
 _BYTES = 8 << 20
 
 

@@ -47,7 +47,7 @@ class _FileSend:
         self.fd = source.acquire()
         self.position = source.position
         self.remaining = source.size
-        #: Bytes before this position were in memory a moment ago, and count as such before this time.
+        #: Bytes below this position were in memory a moment ago, and count as in memory until this time.
         self.warm_until = 0
         self.warm_before = 0.0
 
@@ -76,7 +76,7 @@ class SocketStream(Receiving):
         self._queue: deque[bytes | bytearray | memoryview | _FileSend] = deque()
         self._writing = False
         self._loading = False
-        #: Since it sent data that was not in memory, until it has caught up.
+        #: From the first data that was not in memory until the reader has caught up.
         self._catch_up: CatchUp | None = None
         self.taken_at = self._loop.time()
         self.peer_host, self.peer_port = socket_address(sock.getpeername())
