@@ -1,4 +1,4 @@
-"""What a shard asks of those who use it: the state of a kind of coordinator, and events that many requests share."""
+"""What a shard demands of its users: the state of a kind of coordinator, and events that many requests repeat."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class CoordinatorState(ReplayedState, Protocol):
-    """What a kind of coordinator keeps per partition. It is pure: the time, records and requests come in, what shall
+    """What a kind of coordinator keeps per partition. It is pure: the time, records and requests come in; what shall
     happen goes out through `Effects`."""
 
     @property
@@ -34,7 +34,7 @@ State = TypeVar("State", bound=CoordinatorState)
 
 
 class RepeatedEvent(Protocol):
-    """An event for `Shard.submit_repeated`: `given` is what differs from one time to the next. It changes nothing but
-    timers before it writes, and writes all or nothing before it answers."""
+    """An event for `Shard.submit_repeated`; `given` is what differs between requests. Before it writes, it changes
+    nothing but timers. It writes all its records or none, and then answers."""
 
     def decide(self, effects: Effects, reply: Any, given: Any) -> None: ...

@@ -16,7 +16,7 @@ Event = Callable[["Effects"], None]
 Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
 #: A reply, and the response it is given: a `Reply`, or anything else with `resolve`.
 Answer = tuple[Any, Any]
-#: Key, value, the value's version and, where they are known already, the bytes of a record.
+#: A record to write: key, value, the value's version, and its bytes where the caller has them already.
 Wanted = tuple[Message, Message | None, int, Encoded | None]
 
 #: What a failed write means to a client of the coordinator.
@@ -85,8 +85,8 @@ class Reply(PromisedReply):
 
 
 def plain_size(encoded: list[Encoded], first_delta: int, limit: int) -> int:
-    """How many bytes the records take in a batch, `first_delta` being the place of the first; an upper bound will do
-    where that is within `limit`."""
+    """How many bytes the records take in a batch; `first_delta` is the offset delta of the first. An upper bound where
+    that is within `limit`."""
     bound = sum([len(key) + len(value or b"") for key, value in encoded]) + PLAIN_OVERHEAD_MAX * len(encoded)
     if bound <= limit:
         return bound
@@ -124,7 +124,7 @@ class Effects:
         self.state = state
         self.base_offset = base_offset
         self.producer_id = producer_id
-        #: How much room a batch has for records.
+        #: How many bytes of records fit into a batch.
         self.batch_bytes_max = batch_bytes_max
         #: False: too few replicas are in sync, and every record is refused.
         self.writable = writable
@@ -139,8 +139,8 @@ class Effects:
         self.timers: dict[Any, tuple[int, Event] | None] = {}
 
     def write(self, key: Message, value: Message | None, version: int = 0, encoded: Encoded | None = None) -> None:
-        """Append a record; `version` is that of the value, None as value deletes the key. The state has taken it in
-        when this returns. WriteRefused when it is too large or nothing can be written now, and then nothing has
+        """Append a record; `version` is that of the value, None as value deletes the key. The state has
+        replayed it when this returns. WriteRefused when it is too large or nothing can be written now; then nothing has
         happened. `encoded` are its bytes, where the caller has a faster way to them."""
         if not self.writable:
             self.check_writable()
@@ -157,8 +157,8 @@ class Effects:
         self.size += size
 
     def write_all(self, wanted: list[Wanted]) -> None:
-        """Append several records. WriteRefused when they are too large for the one batch that has to hold them, or
-        nothing can be written now, and then nothing has happened."""
+        """Append several records. WriteRefused when they do not fit into the one batch that has to hold them, or
+        nothing can be written now; then nothing has happened."""
         if len(wanted) > 1:
             bytes_of = [
                 encode_record(CoordinatorRecord(key, value, version)) if encoded is None else encoded
@@ -176,12 +176,13 @@ class Effects:
             raise WriteRefused(ErrorCode.RECORD_LIST_TOO_LARGE, f"no batch can hold {size} bytes of records")
 
     def check_writable(self) -> None:
-        """WriteRefused when nothing can be written now. Events that change soft state before they write ask first."""
+        """WriteRefused when nothing can be written now. To be called first by an event that changes, before it writes,
+        state that is in no record."""
         if not self.writable:
             raise WriteRefused(ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def gathered(self) -> None:
-        """What is written so far has its place: the next event begins behind it."""
+        """The records so far belong to the batch of this turn: those of the next event come behind them."""
         self.base_offset += len(self.records)
         self.records = []
         self.encoded = []

@@ -1,8 +1,8 @@
 """Replaying the log of an internal partition into a coordinator's state.
 
 Files are read by a worker, records are replayed on the loop in slices, so that a large partition holds up nobody.
-Everything up to the log end counts: a new leader's log is what the partition is, even where the high watermark has not
-caught up; replies wait for it.
+Everything up to the log end is replayed: the new leader's log is the partition's, even above the high watermark.
+Replies wait for the high watermark.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ class Marker(NamedTuple):
     producer_epoch: int
     coordinator_epoch: int
     commit: bool
-    #: The generation of the protocol that decided it: from 2 on its epoch must be higher than the transaction's.
+    #: The transaction.version it was decided under: from 2 on its epoch must be higher than the transaction's.
     transaction_version: int = 0
 
     def append_to(self, partition: Partition, now_ms: int) -> AppendInfo:

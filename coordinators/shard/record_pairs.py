@@ -45,7 +45,7 @@ def record_type(key: bytes | None) -> int:
 
 
 def decode_record(classes: RecordClasses, key: bytes | None, value: bytes | None) -> CoordinatorRecord | None:
-    """The record; None when its type is not known here, as one of a newer release is not."""
+    """The record; None when its type is not known here: a newer release wrote it."""
     known = classes.get(record_type(key))
     if known is None or key is None:
         return None

@@ -6,8 +6,8 @@ appended as one batch. What an event saw is known by an offset: the log end, or 
 gathered; its replies wait until the high watermark reaches it.
 
 Crash policy: nothing but the log is kept. An append that fails leaves the state ahead of the log, so the shard starts
-over by loading it again; the same happens when an event fails in a way nobody foresaw. Who asked for what failed hears
-why; everybody else hears NOT_COORDINATOR, which clients of every API take as: look for the coordinator, ask again.
+over by loading it again; the same happens when an event fails in a way nobody foresaw. The reply
+to what failed says why; all others say NOT_COORDINATOR, which clients take as: look for the coordinator, ask again.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 #: A timer that wants to write while too few replicas are in sync tries again this much later.
 _RETRY_MS = 500
-#: Outcomes of a wait that mean: the high watermark is there. The second adds that the ISR has become too small.
+#: A wait that ends like this has reached its offset. The second adds that the ISR has become too small.
 _COMMITTED = (ErrorCode.NONE, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
 
@@ -78,7 +78,7 @@ class Shard(Generic[State]):
         self._reload = reload
         self.state = make_state(self)
         self.timers = Timers(host.loop, self.run)
-        #: Every reply that is still to be given, parked ones included.
+        #: Every reply that is still to be given, also those that no event has answered yet.
         self._unanswered: dict[Any, None] = {}
         self._body = bytearray()
         self._count = 0
@@ -86,7 +86,7 @@ class Shard(Generic[State]):
         self._replies: list[Answer] = []
         self._flush_scheduled = False
         self._call_soon = host.loop.call_soon
-        #: Events that run together, before anything else does: (event, given, reply).
+        #: Events of `submit_repeated` that have not run yet: (event, given, reply).
         self._repeated: list[tuple[RepeatedEvent, Any, Any]] = []
         #: Replies that wait for the high watermark, by the slot of their wait, and the slot of the last.
         self._waiting: dict[int, _Wait] = {}
@@ -111,10 +111,10 @@ class Shard(Generic[State]):
         guard: Guard | None = None,
     ) -> Any:
         """Run an event now and carry out its effects; returns `reply`. While too few replicas are in sync, an event
-        that `writes` is not run but refused; of any other only a record is, and then it must not have changed anything
-        but timers, which are set: a session goes on although what its member wants has to wait. `producer` is (id,
-        epoch) of the transaction to which the event's records belong, `guard` what its coordinator was asked under
-        (None: it was not)."""
+        that `writes` is refused without being run. Any other runs, and only its records are refused. Until then it must
+        have changed nothing but timers. They are set: a session goes on although what its member wants has to wait.
+        `producer` is (id, epoch) of the transaction to which the event's records belong, `guard` what that
+        transaction's coordinator was asked under (None: it was not asked)."""
         if not self.active:
             self.check()
         if reply is not None:
@@ -124,14 +124,14 @@ class Shard(Generic[State]):
         if producer is not None:
             self.flush()
         if not self.active:
-            return reply  # what came before it failed, and it was refused with the rest
+            return reply  # an earlier event failed, and this reply was refused with the rest
         effects = self._effects(producer)
         if writes and not effects.writable:
             self._refuse(effects, reply, KafkaError(ErrorCode.NOT_ENOUGH_REPLICAS))
         else:
             try:
                 if producer is not None and guard is not None:
-                    # An append that is refused would cost the state: ask before.
+                    # A refused append would make the shard start over: ask first.
                     self.partition.log.producers.check_verified(*producer, guard)
                 event(effects)
             except KafkaError as refusal:
@@ -149,8 +149,8 @@ class Shard(Generic[State]):
         return reply
 
     def submit_repeated(self, event: RepeatedEvent, given: Any, reply: Any) -> None:
-        """Run an event that many requests share, at the end of this turn or before the next other event: those of one
-        turn share what each would cost alone. It does what `submit` would do; the shard is active."""
+        """Run an event that many requests repeat, at the end of this turn or before the next other event: those of one
+        turn share what each would cost alone. The outcome is that of `submit`. The shard must be active."""
         self._unanswered[reply] = None
         self._repeated.append((event, given, reply))
         if not self._flush_scheduled:
@@ -343,7 +343,7 @@ class Shard(Generic[State]):
     def _expire(self, slot: int) -> None:
         """Replies whose records did not commit in time are refused; the records stay."""
         offset, replies, _ = self._waiting.pop(slot)
-        # What no client waits for, such as a coordinator's note to itself, has no deadline.
+        # A reply that no client waits for, such as a coordinator's own, has no deadline.
         notes = [pair for pair in replies if pair[0] not in self._unanswered]
         if notes:
             self._waiting[slot] = _Wait(offset, notes, NEVER_S)
@@ -355,13 +355,13 @@ class Shard(Generic[State]):
     # -- life
 
     def activate(self) -> None:
-        """The log is replayed. When already the first event fails, another try would fail as well."""
+        """The log is replayed. When the very first event fails, loading again would fail as well."""
         self.active = self._starting = True
         self.run("loaded", self.state.loaded)
         self._starting = False
 
     def new_epoch(self, epoch: int) -> None:
-        """Leadership was confirmed under a new epoch: what waits, waits under the new one."""
+        """Leadership goes on under a new epoch: replies that wait for the high watermark wait under the new one."""
         self.epoch = epoch
         for slot, wait in tuple(self._waiting.items()):
             self.partition.when_committed(wait.offset, epoch, wait.deadline_s, self, slot)

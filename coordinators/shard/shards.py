@@ -1,6 +1,6 @@
 """The shards of one internal topic: one for each of its partitions that this broker leads.
 
-What they hear comes in this order. First each replica takes its role, and the partition tells at once that its
+What they are told comes in this order. First each replica takes its role, and its partition tells at once that the
 leadership is won or lost: a shard is made, or closed the moment it must not answer any more. A leadership can also end
 without a change of the metadata, in a log directory that failed. Then, when all replicas have their roles, the metadata
 publisher tells what else has changed (`apply`), and the states of the shards look at it.
