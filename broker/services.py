@@ -1,7 +1,7 @@
 """What a handler may ask: the parts of this node, by name. A request's context carries them as `ctx.services`.
 
-No class named here knows the context of a request: it is given what it needs by name. So the types of handlers,
-contexts and services do not go round in circles.
+None of the parts knows the context of a request: each is given what it needs by name. That keeps the types of
+handlers, contexts and services free of cycles.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class NodeServices:
         self.host = host
         self.metadata = metadata
         self._kraft_version = kraft_version
-        # Asked for with every request: without the step over the host.
+        # Copies: they are read for every request, and this spares a step.
         self.broker_id = host.broker_id
         self.config = host.config
         self.clock = host.clock
@@ -56,7 +56,7 @@ class NodeServices:
 
 
 class ControllerServices(NodeServices):
-    """What a controller's listener has besides. Until the node belongs to a cluster somebody stands in."""
+    """What a controller's listener has besides. `Unformatted` stands in until the node belongs to a cluster."""
 
     __slots__ = ("controller",)
 

@@ -1,5 +1,5 @@
-"""Client telemetry (KIP-714) as a Kafka without a metrics receiver does it: clients that ask get the subscription that
-matches them and may push, at the pace they were told; what they push is checked and dropped.
+"""Client telemetry (KIP-714), as in a Kafka that has no metrics receiver. A client that asks gets the subscription that
+matches it, and may push at the pace it was told. What it pushes is checked and dropped.
 
 Subscriptions are the CLIENT_METRICS configs of the cluster image.
 """

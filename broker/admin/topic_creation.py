@@ -1,8 +1,8 @@
-"""Topics that come into being because somebody asked about them (`auto.create.topics.enable`), and those in which the
-coordinators keep their state, which need nobody's permission.
+"""Topics that are created on first use: those that a client asked about (`auto.create.topics.enable`), and the internal
+topics of the coordinators.
 
-The request goes to the controller and nobody waits for it: the client is told the topic is unknown, asks again, and
-finds it. A topic that is being created is not asked for twice.
+The request goes to the controller and nobody waits for it: the client is told that the topic is unknown, asks again,
+and finds it. A topic that is being created is not asked for twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class InternalTopic(NamedTuple):
-    """A coordinators' topic: the broker's settings that give its size, its configs, and those that are the broker's."""
+    """How an internal topic is created: the settings that give its partitions and replicas, configs of its own, and
+    configs whose values are settings of the broker."""
 
     partitions: str
     replicas: str

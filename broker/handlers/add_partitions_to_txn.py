@@ -83,7 +83,7 @@ def _add(
             exists = known is not None and known.partition(index) is not None
             (wanted if exists else missing).append((topic.name, index))
     if missing:
-        # One that is missing fails them all; the others are told that nothing was tried.
+        # One missing partition fails them all.
         codes = dict.fromkeys(missing, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         codes.update(dict.fromkeys(wanted, ErrorCode.OPERATION_NOT_ATTEMPTED))
         results[transaction.transactional_id] = codes

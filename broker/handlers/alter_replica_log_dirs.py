@@ -3,8 +3,8 @@
 1  throttling after the response
 2  flexible
 
-Every check of Kafka's is here, and a replica that is in the wanted directory already is an answer without an error. To
-move one is not there yet: that is UNSUPPORTED_VERSION for the replica, and nothing changes.
+All of Kafka's checks are made, and a replica that is in the wanted directory already is answered without an error.
+Moving one is not implemented: the answer is UNSUPPORTED_VERSION, and nothing changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _move(services: Services, name: str, index: int, path: str) -> None:
         raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "the directory is cordoned")
     if services.logs.get(name, index) is None:
         code = services.leaders.missing_code(name, index)
-        # This API kept the older of two names for it.
+        # This API kept the older error for it.
         not_here = code is ErrorCode.NOT_LEADER_OR_FOLLOWER
         raise KafkaError(ErrorCode.REPLICA_NOT_AVAILABLE if not_here else code, "this broker has no such replica")
     if (name, index) not in target.partitions:

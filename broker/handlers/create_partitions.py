@@ -1,6 +1,6 @@
 """CreatePartitions: more partitions for a topic, by the controller.
 
-Versions: 1 throttles by closing the tap; 2 is flexible; 3 adds THROTTLING_QUOTA_EXCEEDED.
+Versions: 1 throttles after the response; 2 is flexible; 3 adds THROTTLING_QUOTA_EXCEEDED.
 """
 
 from __future__ import annotations

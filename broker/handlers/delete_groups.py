@@ -1,6 +1,6 @@
 """DeleteGroups (key 42): delete groups that have no members, with their offsets.
 
-1  throttled by the quota
+1  throttling after the response
 2  flexible
 """
 

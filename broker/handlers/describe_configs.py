@@ -151,7 +151,7 @@ class Describer:
         source: int,
         broker_name: str | None,
     ) -> Callable[[], DescribeConfigsResourceResult]:
-        """A key that a resource overrides, above what the broker says under its own name for it."""
+        """A config of a topic or group: its own value if it has one, then what the broker has for it."""
 
         def make() -> DescribeConfigsResourceResult:
             value = key.to_text(values[key.name])

@@ -6,8 +6,8 @@
 4  total and usable bytes of the volume (KIP-827)
 5  whether the directory is cordoned (KIP-1066)
 
-A partition that was not used since the start is opened to be measured: that, and the look at the disk, may touch files,
-so many partitions are described in slices between which the event loop goes on.
+To be measured, a log that was not used since the start is opened, which reads files. So partitions are described in
+slices, between which the event loop goes on.
 """
 
 from __future__ import annotations

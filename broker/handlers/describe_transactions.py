@@ -44,7 +44,7 @@ def _describe(shard: Shard[TransactionsState], reply: Reply, transactional_id: s
 
 
 def _described(transaction: Transaction) -> TransactionState:
-    # Of a decided transaction what is left to do is shown.
+    # A decided transaction shows the partitions that lack its marker.
     partitions = transaction.unmarked if transaction.state in PREPARED else transaction.partitions
     topics: dict[str, list[int]] = {}
     for topic, index in partitions:

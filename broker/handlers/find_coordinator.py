@@ -3,8 +3,8 @@
 Versions: 1 added the key type (groups, transactions), error message and throttle time; 3 flexible; 4 many keys in one
 request; 5 TRANSACTION_ABORTABLE; 6 share groups.
 
-It is the leader of the key's partition of an internal topic. The first to ask makes that topic come into being, and is
-told to ask again.
+The coordinator is the leader of the key's partition of an internal topic. The first request creates that topic, and its
+client is told to ask again.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRespons
     def refuse(code: ErrorCode, message: str | None) -> LeaveGroupResponse:
         if code is not ErrorCode.UNKNOWN_MEMBER_ID:
             return LeaveGroupResponse(error_code=code)
-        # The group does not exist: so it is with each member.
+        # The group does not exist, so none of the members does.
         return LeaveGroupResponse(
             members=[
                 MemberResponse(member_id=each.member_id, group_instance_id=each.group_instance_id, error_code=code)
@@ -50,7 +50,7 @@ def handle(ctx: RequestContext, request: LeaveGroupRequest) -> LeaveGroupRespons
 
 
 class _OneMember(Reply):
-    """Old versions have no list of members: what became of the only one is the error of the whole."""
+    """Versions before 3 have no list of members: the error of the only one is the error of the response."""
 
     __slots__ = ()
 

@@ -98,7 +98,7 @@ async def _finish(ctx: RequestContext, searches: list[_Search], response: ListOf
 
 
 async def _look(ctx: RequestContext, search: _Search) -> None:
-    """The log is read on the loop, where it lives; what is not in memory is brought there by a worker first."""
+    """Read the log on the event loop, which owns it; a worker first brings into memory what is not there."""
     while True:
         try:
             search.found(search.log.offset_for_timestamp(search.asked.timestamp, nowait=True))
@@ -108,7 +108,7 @@ async def _look(ctx: RequestContext, search: _Search) -> None:
 
 
 class _Search:
-    """One partition's question."""
+    """The search in one partition."""
 
     __slots__ = ("_ceiling", "_lagging", "_partition", "_version", "answer", "asked", "log")
 

@@ -35,7 +35,7 @@ def handle(ctx: RequestContext, request: ListTransactionsRequest) -> Deferred:
 
     parts = Parts(len(shards), finish)
     for slot, shard in enumerate(shards):
-        # One that moves away meanwhile has nothing to say.
+        # A shard that moves to another broker meanwhile lists nothing.
         reply = Reply(lambda code, message: [])
         reply.listen(lambda rows, slot=slot: parts.give(slot, rows))  # type: ignore[misc]
 

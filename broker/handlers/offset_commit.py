@@ -2,7 +2,7 @@
 
 2  a retention time for the offsets (until 4)
 3  throttle time
-5  no retention time any more: the broker's counts
+5  no retention time any more: the broker's setting holds
 6  leader epochs
 7  static members
 8  flexible

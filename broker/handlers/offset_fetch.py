@@ -83,7 +83,7 @@ def _only_group(request: OffsetFetchRequest) -> OffsetFetchRequestGroup:
 
 
 def _resolve_ids(ctx: RequestContext, group: Any) -> list[OffsetFetchResponseTopics]:
-    """Name the topics of a request that has ids; those that do not exist leave it and are answered here."""
+    """Give the topics of the request their names. Those that do not exist are taken out and answered here."""
     known, unknown = [], []
     for topic in group.topics:
         found = ctx.services.image.topic_by_id(bytes(topic.topic_id)) if topic.topic_id != ZERO else None
@@ -97,7 +97,7 @@ def _resolve_ids(ctx: RequestContext, group: Any) -> list[OffsetFetchResponseTop
 
 
 def _name_by_id(ctx: RequestContext, answer: OffsetFetchResponseGroup) -> None:
-    """Topics that are gone have no id to name them by, and are left out."""
+    """Give the topics of the answer their ids. Deleted topics have none any more and are left out."""
     kept = []
     for topic in answer.topics:
         found = ctx.services.image.topics.get(topic.name)

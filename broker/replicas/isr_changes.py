@@ -1,7 +1,7 @@
 """Taking changes of in-sync replicas to the controller (AlterPartition), and looking for followers that fell behind.
 
-All proposals that wait go in one request, and one request is on its way at a time. It is sent until it is answered:
-what has become pointless meanwhile, because newer metadata came, is ignored by the partition.
+All proposals that wait go in one request, and one request is on its way at a time. A proposal is sent until it is
+answered. The partition ignores an answer that newer metadata has made pointless.
 """
 
 from __future__ import annotations

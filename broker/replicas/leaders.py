@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class Leaders:
-    """Of partitions that are named by topic or topic id."""
+    """Finds the leaders of partitions, which requests name by topic or by topic id."""
 
     __slots__ = ("_broker_id", "_logs", "_metadata", "_replicas")
 
@@ -35,7 +35,7 @@ class Leaders:
         me = self._broker_id
         if me in registered.replicas and self._is_offline(registered.directory(me)):
             return ErrorCode.KAFKA_STORAGE_ERROR
-        # It lives elsewhere, or has just left or not yet arrived: the client asks for metadata again.
+        # It is on other brokers, or moving to or from this one: the client asks for metadata again.
         return ErrorCode.NOT_LEADER_OR_FOLLOWER
 
     def current(self, topic: str | bytes, index: int) -> tuple[int, int]:
@@ -53,7 +53,7 @@ class Leaders:
         return image.topic_by_id(topic) if isinstance(topic, bytes) else image.topic(topic)
 
     def _is_offline(self, directory_id: bytes | None) -> bool:
-        """Whether a replica of ours is missing because its disk is. A disk that fails at start has no id to go by."""
+        """Whether a replica is missing here because its directory is. One that failed at start has no id to compare."""
         directories = self._logs.directories
         if all(directory.online for directory in directories):
             return False
