@@ -195,17 +195,16 @@ def accepted(
     partition.advance()
 
 
-def refused(partition: Partition, replicas: Replicas, proposal: Proposal, code: ErrorCode) -> None:
-    """The controller refused."""
+def refused(partition: Partition, proposal: Proposal, code: ErrorCode) -> bool:
+    """The controller refused; True when the same must be proposed again."""
     if partition.proposal is not proposal:
-        return
+        return False
     meaning = verdict(code)
     if meaning.forget:
         partition.proposal = None
         partition.maximal_isr = partition.isr
         partition.advance()
-    elif meaning.again and replicas.propose is not None:
-        replicas.propose(partition, proposal)
+    return meaning.again
 
 
 class Verdict(NamedTuple):

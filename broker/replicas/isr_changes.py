@@ -111,9 +111,9 @@ class IsrChanges:
                     logger.info("%s: in-sync replicas %s to %s", partition.name, change, list(data.isr))
                 else:
                     logger.info("%s: the controller refused new in-sync replicas: %s", partition.name, code.name)
-                    in_sync.refused(partition, self._node.replicas, proposal, code)
-                    waiting = self._waiting.get((partition.topic_id, partition.index))
-                    again = again or (waiting is not None and waiting[1] is proposal)
+                    if in_sync.refused(partition, proposal, code):
+                        self.propose(partition, proposal)
+                        again = True
         return again
 
     # -- followers that fall behind
