@@ -6,7 +6,7 @@ from collections.abc import Awaitable
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
-from pylogd.broker.handlers import Handler
+from pylogd.broker.network.served import Handler
 from pylogd.controller.service import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.broker.commit.commit_reply import CommitReply
 from pylogd.broker.network.dispatch import error_response
-from pylogd.broker.network.frames import frame_of
+from pylogd.broker.network.reply_frames import frame_of
 from pylogd.broker.network.templates import FixedTemplates, Layout, layout_of
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode

@@ -15,43 +15,8 @@ which the gate is told, and its row may name templates for requests that repeat.
 
 from __future__ import annotations
 
-from importlib import import_module
-from types import ModuleType
-from typing import TYPE_CHECKING, NamedTuple
-
+from pylogd.broker.network.served import Handler, Repeats
 from pylogd.protocol.api import ApiKey
-
-if TYPE_CHECKING:
-    from pylogd.broker.network.templates import Templates
-
-
-class Repeats(NamedTuple):
-    """Where the templates of an API are, and from which version on there are any."""
-
-    module: str
-    name: str
-    since: int
-
-    def load(self) -> type[Templates]:
-        found: type[Templates] = getattr(import_module(f"pylogd.broker.{self.module}"), self.name)
-        return found
-
-
-class Handler(NamedTuple):
-    """Where an API is handled and at which versions. `hidden` is served but not advertised; what `works_ahead` starts
-    before earlier requests of the same API are answered."""
-
-    module: str
-    first: int
-    last: int
-    hidden: bool = False
-    works_ahead: bool = False
-    repeats: Repeats | None = None
-
-    def load(self) -> ModuleType:
-        """The module, imported on first use so that start-up pays only for what is asked."""
-        return import_module(f"pylogd.broker.handlers.{self.module}")
-
 
 SUPPORTED: dict[ApiKey, Handler] = {
     ApiKey.PRODUCE: Handler(

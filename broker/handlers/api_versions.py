@@ -26,8 +26,8 @@ from pylogd.protocol.messages.api_versions import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.broker.handlers import Handler
     from pylogd.broker.network.context import RequestContext
+    from pylogd.broker.network.served import Handler
 
 _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

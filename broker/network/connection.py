@@ -15,8 +15,6 @@ replies of all requests that arrived together leave in one send. Requests that r
 
 from __future__ import annotations
 
-import asyncio
-import inspect
 import logging
 from collections import deque
 from collections.abc import Mapping
@@ -27,8 +25,8 @@ from typing import TYPE_CHECKING, Any
 from pylogd.broker.gate.gate import ALLOWED
 from pylogd.broker.network.context import CloseConnection, RequestContext
 from pylogd.broker.network.dispatch import Route, error_response, failure_response
-from pylogd.broker.network.frames import Splits, cut, frame_of, joined
 from pylogd.broker.network.pending import FullReply
+from pylogd.broker.network.reply_frames import Splits, cut, frame_of, joined
 from pylogd.broker.network.request_memory import FREE_BYTES, Share
 from pylogd.protocol.errors import ErrorCode, ProtocolError
 from pylogd.protocol.wire import skip_tags
@@ -36,8 +34,8 @@ from pylogd.rpc.caller import ANONYMOUS, Caller
 from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
-    from pylogd.broker.handlers import Handler
     from pylogd.broker.network.pending import PendingReply
+    from pylogd.broker.network.served import Handler
     from pylogd.broker.network.server import BoundListener
     from pylogd.broker.network.templates import Templates
     from pylogd.protocol.api import ApiKey
@@ -244,7 +242,8 @@ class Connection:
             response = failure_response(route, context, request, failure)
         if type(response) is not route.response_class:
             if response is not None:
-                self._defer(route, context, frame, position, request, response, decision.throttle_ms)
+                self._learn(route, context, frame, position, request, response)
+                self._defer(route, context, request, response, decision.throttle_ms)
         elif self.pending:
             self._queue_reply(route, context, response, decision.throttle_ms)
         elif decision.throttle_ms:
@@ -284,64 +283,21 @@ class Connection:
 
     def _queue_reply(self, route: Route, context: RequestContext, response: Any, throttle_ms: int) -> None:
         """It is known, and others are due before it."""
-        reply = FullReply(route, context, None, throttle_ms)
+        reply = FullReply(self, route, context, None, throttle_ms)
         reply.chunks = frame_of(route, context.correlation_id, response, throttle_ms)
         self.pending.append(reply)
 
-    def _defer(
-        self,
-        route: Route,
-        context: RequestContext,
-        frame: memoryview,
-        position: int,
-        request: Any,
-        answer: Any,
-        throttle_ms: int,
-    ) -> None:
+    def _defer(self, route: Route, context: RequestContext, request: Any, answer: Any, throttle_ms: int) -> None:
         """The reply keeps its place until the answer is there."""
-        self._learn(route, context, frame, position, request, answer)
-        reply = FullReply(route, context, request, throttle_ms)
-        if isinstance(answer, Deferred):
-            if not answer.exclusive:
-                # Appended: its payload must not stay in memory while the reply waits.
-                reply.request = None
-            reply.deferred = answer
-            self._exclusive = answer.exclusive
-            self.pending.append(reply)
-            answer.listen(lambda response: self._resolved(reply, response))
-        elif inspect.isawaitable(answer):
-            self._exclusive = True
-            self.pending.append(reply)
-            reply.task = asyncio.ensure_future(answer, loop=self.loop)  # type: ignore[assignment]
-            assert reply.task is not None
-            reply.task.add_done_callback(lambda task: self._task_done(reply, task))
-        else:
-            raise TypeError(f"the handler of {route.key.name} returned {type(answer).__name__}")
+        self._exclusive = not isinstance(answer, Deferred) or answer.exclusive
+        reply = FullReply(self, route, context, request, throttle_ms)
+        self.pending.append(reply)
+        reply.wait_for(answer)
 
     def wait_for(self, reply: PendingReply) -> None:
         """`reply` is the next one due; nothing else starts before it is settled."""
         self._exclusive = True
         self.pending.append(reply)
-
-    def _task_done(self, reply: FullReply, task: asyncio.Future[Any]) -> None:
-        if task.cancelled():
-            if not self.closed:
-                self.close("a request was cancelled")
-            return
-        failure = task.exception()
-        if failure is None:
-            self._resolved(reply, task.result())
-            return
-        try:
-            response = failure_response(reply.route, reply.context, reply.request, failure)
-        except (ProtocolError, CloseConnection) as refusal:
-            self.close(str(refusal))
-            return
-        self._resolved(reply, response)
-
-    def _resolved(self, reply: FullReply, response: Any) -> None:
-        reply.request = reply.deferred = None
-        self.fill(reply, reply.route, reply.context.correlation_id, response, reply.throttle_ms)
 
     def fill(self, reply: PendingReply, route: Route, correlation_id: int, response: Any, throttle_ms: int) -> None:
         """Encode the response of a pending reply; None when no reply is due."""

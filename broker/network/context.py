@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pylogd.broker.handlers import Handler
+    from pylogd.broker.network.served import Handler
     from pylogd.broker.services import Services
     from pylogd.protocol.api import ApiKey
     from pylogd.rpc.caller import Caller

@@ -21,7 +21,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 
 if TYPE_CHECKING:
     from pylogd.broker.gate.gate import Gate, Resource
-    from pylogd.broker.handlers import Handler
+    from pylogd.broker.network.served import Handler
 
 logger = logging.getLogger(__name__)
 

@@ -13,11 +13,10 @@ does, and what was learnt under another generation of the gate is forgotten (`br
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
 from struct import Struct
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
-from pylogd.broker.network.context import ClientConnection
+from pylogd.broker.network.pending import ReplyingConnection
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
@@ -36,21 +35,14 @@ _FORMS_MAX = 64
 _MISSES_MAX = 64
 
 
-class RepeatingConnection(ClientConnection, Protocol):
+class RepeatingConnection(ReplyingConnection, Protocol):
     """What templates ask of their connection."""
 
     caller: Caller
     dispatcher: Dispatcher
-    pending: deque[PendingReply]
 
     def wait_for(self, reply: PendingReply) -> None:
         """`reply` is the next one due; nothing else starts before it is settled."""
-
-    def settled(self, reply: PendingReply) -> None:
-        """`reply` has its bytes."""
-
-    def fill(self, reply: PendingReply, route: Route, correlation_id: int, response: Any, throttle_ms: int) -> None:
-        """Encode the response of a pending reply; this settles it."""
 
 
 class Templates(ABC):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from pylogd.broker.gate.gate import ResourceKind
 from pylogd.broker.network.context import RequestContext
-from pylogd.broker.network.frames import frame_of
+from pylogd.broker.network.reply_frames import frame_of
 from pylogd.broker.produce.refusals import with_leaders
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
