@@ -192,14 +192,8 @@ class FetchPlanner:
             return answer
         if found.range is not None:
             answer.records = found.range
-            if params.read_committed and params.replica_id == CONSUMER:
-                # Up to the end of the segment: more than the range may need, never less.
-                following = log.segments.higher(found.segment_base_offset)
-                end = ceiling if following is None else min(ceiling, following.base_offset)
-                answer.aborted_transactions = [
-                    AbortedTransaction(aborted.producer_id, aborted.first_offset)
-                    for aborted in log.aborted_transactions(offset, end)
-                ]
+            if answer.aborted_transactions is not None:
+                answer.aborted_transactions = _aborted(log, offset, ceiling, found.segment_base_offset)
         if follower and first:
             note_progress(partition, target, params)
             answer.high_watermark = log.high_watermark
@@ -226,6 +220,16 @@ class FetchPlanner:
                 if best is None or candidate > best:
                     best = candidate
         return None if best is None else -best[2]
+
+
+def _aborted(log: Log, offset: int, ceiling: int, segment_base_offset: int) -> list[AbortedTransaction]:
+    """Up to the end of the segment: more than the range may need, never less."""
+    following = log.segments.higher(segment_base_offset)
+    end = ceiling if following is None else min(ceiling, following.base_offset)
+    return [
+        AbortedTransaction(aborted.producer_id, aborted.first_offset)
+        for aborted in log.aborted_transactions(offset, end)
+    ]
 
 
 def note_progress(partition: Partition, target: FetchTarget, params: FetchParams) -> None:
