@@ -384,8 +384,6 @@ class Connection:
         pending, self.pending = self.pending, deque()
         for reply in pending:
             reply.abandon()
-        for templates in self._templates.values():
-            templates.forget()
         self._templates.clear()
         if self.share.held:
             self.share.give_back()

@@ -25,6 +25,7 @@ from support.datanode import DataNode
 from support.follower import Follower, leading
 from support.produce import produce_request, records
 from support.rawclient import Client
+from support.wait import eventually
 
 GROUP = "readers"
 
@@ -170,6 +171,34 @@ def test_a_throttle_time_reaches_the_replies(node: DataNode, gate: WatchedGate, 
         after = repeat(client, node, api, version)
     assert [each.throttle_time_ms for each in (before, *throttled, after)] == [0, 250, 250, 250, 0]
     assert all(_codes(each) == [0] for each in (before, *throttled, after))
+
+
+def test_a_throttle_time_is_told_once(node: DataNode, gate: WatchedGate) -> None:
+    """Repeated commits share their response."""
+    with node.client() as client:
+        client.ask(commit(7), 8)
+        told = []
+        for throttle_ms in (250, 100, 0):
+            gate.say(throttle_ms=throttle_ms)
+            told.append(client.ask(commit(8), 8).throttle_time_ms)
+    assert told == [250, 100, 0]
+
+
+def test_a_repetition_waits_for_the_requests_before_it(tmp_path: Path, gate: WatchedGate) -> None:
+    with leading(tmp_path, gate) as node, node.client() as client:
+        node.coordinate()
+        node.create_topic("orders")
+        for _ in range(3):
+            client.ask(commit(7), 8)
+        assert gate.ways(ApiKey.OFFSET_COMMIT) == ["full", "again", "again"]
+        # Broker 2 does not fetch: the records wait for it.
+        waiting = client.encode(produce_request("t", records(b"v"), acks=-1, timeout_ms=300), 9)
+        client.socket.sendall(waiting + client.encode(commit(8), 8))
+        eventually(lambda: node.call(lambda: gate.ways(ApiKey.PRODUCE)), pause_s=0.001)
+        assert node.call(lambda: gate.ways(ApiKey.OFFSET_COMMIT)) == []
+        assert _codes(client.reply()) == [ErrorCode.REQUEST_TIMED_OUT]
+        assert _codes(client.reply()) == [0]
+        assert gate.ways(ApiKey.OFFSET_COMMIT) == ["again"]
 
 
 def test_a_throttle_time_reaches_requests_that_came_together(node: DataNode, gate: WatchedGate) -> None:
