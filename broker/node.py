@@ -123,7 +123,7 @@ class Node:
             standing=self.standing,
             lag_ms_max=config["replica.lag.time.max.ms"],
         )
-        self.fetchers = Fetchers(self)
+        self.fetchers = Fetchers(self.host, self.metadata, lambda: self.broker_epoch)
         self.isr_changes = IsrChanges(self)
         self.replicas.propose = self.isr_changes.propose
         self.replicas.follower_flushed = self.fetchers.flushed
@@ -140,9 +140,11 @@ class Node:
             self.replicas,
             producer_ids=self.producer_ids,
             offsets=self.groups.shards,
-            peers=Peers(self, "markers"),
+            peers=Peers(self.host, metadata.address, "markers"),
         )
-        self.verifier = TransactionVerifier(self.host, metadata, self.transactions, Peers(self, "add-partitions"))
+        self.verifier = TransactionVerifier(
+            self.host, metadata, self.transactions, Peers(self.host, metadata.address, "add-partitions")
+        )
         self.publisher.listeners += [self.groups.apply, self.transactions.apply]
         self.logs = LogManager(
             self.loop,

@@ -10,3 +10,9 @@ class LatestImage:
 
     def __init__(self, image: ClusterImage | None = None) -> None:
         self.image = image if image is not None else ClusterImage()
+
+    def address(self, broker_id: int, listener: str) -> tuple[str, int] | None:
+        """Where the broker says it is reached on a listener; None when it is not registered or has none such."""
+        broker = self.image.brokers.get(broker_id)
+        endpoint = None if broker is None else broker.endpoints.get(listener)
+        return None if endpoint is None else (endpoint.host, endpoint.port)

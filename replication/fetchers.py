@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -17,6 +17,8 @@ from pylogd.replication.fetcher import NEVER_MS, Fetcher
 from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.metadata.latest import LatestImage
     from pylogd.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -25,10 +27,20 @@ logger = logging.getLogger(__name__)
 class _Driver:
     """One fetcher at work."""
 
-    def __init__(self, node: Any, leader_id: int, number: int, settings: FetchSettings) -> None:
-        self._node = node
+    def __init__(
+        self,
+        host: Host,
+        metadata: LatestImage,
+        broker_epoch: Callable[[], int],
+        leader_id: int,
+        number: int,
+        settings: FetchSettings,
+    ) -> None:
+        self._host = host
+        self._metadata = metadata
+        self._broker_epoch = broker_epoch
         self._number = number
-        self.fetcher = Fetcher(node.broker_id, leader_id, settings)
+        self.fetcher = Fetcher(host.broker_id, leader_id, settings)
         self._peer: Peer | None = None
         self._address: tuple[str, int] | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -38,20 +50,18 @@ class _Driver:
 
     def locate(self) -> None:
         """Connect where the leader's registration says it is."""
-        node = self._node
-        broker = node.image.brokers.get(self.fetcher.leader_id)
-        endpoint = None if broker is None else broker.endpoints.get(node.config.inter_broker_listener_name)
-        address = None if endpoint is None else (endpoint.host, endpoint.port)
+        host = self._host
+        address = self._metadata.address(self.fetcher.leader_id, host.config.inter_broker_listener_name)
         if address == self._address and (self._peer is None or self._peer.connected):
             return  # otherwise it has perhaps just come back: no reason to wait for the next attempt
         self._address = address
         old, self._peer = self._peer, None
         if address is not None:
             self._peer = Peer(
-                node.network,
+                host.network,
                 *address,
-                client_id=f"broker-{node.broker_id}-fetcher-{self._number}",
-                timeout_s=node.config["replica.socket.timeout.ms"] / 1000,
+                client_id=f"broker-{host.broker_id}-fetcher-{self._number}",
+                timeout_s=host.config["replica.socket.timeout.ms"] / 1000,
             )
         if old is not None:
             old.close()
@@ -61,7 +71,7 @@ class _Driver:
         """Something changed: see whether there is something to ask, once this turn is over."""
         if not self._scheduled and not self.closed:
             self._scheduled = True
-            self._node.loop.call_soon(self._woken)
+            self._host.loop.call_soon(self._woken)
 
     def _woken(self) -> None:
         self._scheduled = False
@@ -74,20 +84,20 @@ class _Driver:
             self._timer.cancel()
             self._timer = None
         fetcher = self.fetcher
-        fetcher.broker_epoch = self._node.broker_epoch
-        now_ms = self._node.clock.monotonic_ms()
+        fetcher.broker_epoch = self._broker_epoch()
+        now_ms = self._host.clock.monotonic_ms()
         request = fetcher.next_request(now_ms)
         if request is not None:
             self._peer.send(request, self._answered)
             return
         wake_ms = fetcher.wake_ms()
         if wake_ms < NEVER_MS:
-            self._timer = self._node.loop.call_later(max(wake_ms - now_ms, 1) / 1000, self._next)
+            self._timer = self._host.loop.call_later(max(wake_ms - now_ms, 1) / 1000, self._next)
 
     def _answered(self, response: Any, failure: PeerError | None) -> None:
         if self.closed:
             return
-        now_ms = self._node.clock.monotonic_ms()
+        now_ms = self._host.clock.monotonic_ms()
         if failure is None:
             self._complained = False
             self.fetcher.received(response, now_ms)
@@ -108,15 +118,17 @@ class _Driver:
 
 
 class Fetchers:
-    """All fetchers of this broker. `node` gives config, image, network, clock, loop and its broker id and epoch."""
+    """All fetchers of this broker. `broker_epoch` gives the epoch it is registered with."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def __init__(self, host: Host, metadata: LatestImage, broker_epoch: Callable[[], int]) -> None:
+        self._host = host
+        self._metadata = metadata
+        self._broker_epoch = broker_epoch
         self._drivers: dict[tuple[int, int], _Driver] = {}
         #: Which driver has a partition.
         self._homes: dict[Key, _Driver] = {}
         self._closed = False
-        config = node.config
+        config = host.config
         self._settings = FetchSettings(
             max_bytes=config["replica.fetch.max.bytes"],
             min_bytes=config["replica.fetch.min.bytes"],
@@ -130,7 +142,7 @@ class Fetchers:
         """The partition's role or leader may have changed: fetch from the leader it has now, or not at all."""
         key = (partition.topic_id, partition.index)
         leader = partition.leader
-        if partition.is_leader or partition.offline or leader < 0 or leader == self._node.broker_id or self._closed:
+        if partition.is_leader or partition.offline or leader < 0 or leader == self._host.broker_id or self._closed:
             self.remove(key)
             return
         home = self._homes.get(key)
@@ -178,7 +190,9 @@ class Fetchers:
         number = crc32(key[0], key[1]) % self._count if self._count > 1 else 0
         driver = self._drivers.get((leader, number))
         if driver is None:
-            driver = self._drivers[(leader, number)] = _Driver(self._node, leader, number, self._settings)
+            driver = self._drivers[(leader, number)] = _Driver(
+                self._host, self._metadata, self._broker_epoch, leader, number, self._settings
+            )
             driver.locate()
         return driver
 

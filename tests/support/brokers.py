@@ -12,6 +12,7 @@ from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle
 from pylogd.config.broker import BrokerConfig
+from pylogd.config.host import Host
 from pylogd.controller.driver import QuorumDriver
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.latest import LatestImage
@@ -79,7 +80,9 @@ class RunningBroker:
         self.logs.open()
         self.cleaner = LogCleaner(self.logs.loaded, files, clock, workers, CleanerConfig.from_values(self.config))
         self.replicas = Replicas(BROKER_ID, self.loop)
-        self.fetchers = Fetchers(self)
+        network: Any = None
+        host = Host(BROKER_ID, self.config, self.loop, clock, Random(), files, workers, network)
+        self.fetchers = Fetchers(host, self.metadata, lambda: self.broker_epoch)
         self.lifecycle = BrokerLifecycle(
             self,
             incarnation_id=Random().randbytes(16),

@@ -95,9 +95,11 @@ class DataNode:
             self.replicas,
             producer_ids=self.producer_ids,
             offsets=self.groups.shards,
-            peers=Peers(self, "markers"),
+            peers=Peers(host, self.metadata.address, "markers"),
         )
-        self.verifier = TransactionVerifier(host, self.metadata, self.transactions, Peers(self, "add-partitions"))
+        self.verifier = TransactionVerifier(
+            host, self.metadata, self.transactions, Peers(host, self.metadata.address, "add-partitions")
+        )
         self.telemetry = ClientTelemetry(self.config, self.clock, random.Random(2), self.metadata)
         self.topic_creation = TopicCreation(self)
         self.sessions = FetchSessions(

@@ -64,7 +64,7 @@ class ReplicaNode(DataNode):
             lag_ms_max=self.config["replica.lag.time.max.ms"],
         )
         self.channel = AgreeingController()  # type: ignore[assignment]
-        self.fetchers = Fetchers(self)
+        self.fetchers = Fetchers(self.host, self.metadata, lambda: self.broker_epoch)
         self.isr_changes = IsrChanges(self)
         self.replicas.propose = self.isr_changes.propose
         self.replicas.follower_flushed = self.fetchers.flushed
