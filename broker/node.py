@@ -257,7 +257,7 @@ class Node:
         )
         driver = self.driver = self.controller.driver
         self.controller_services.controller = self.controller
-        self.server.on_closed = self.controller.connection_closed
+        self.server.connection_listeners.append(self.controller.connection_closed)
         self._started.append("controller")
         await self.controller.start()
         # The other voters must be able to ask for votes before there can be a leader to register with.
@@ -349,7 +349,7 @@ class Node:
             previous_epoch=min(stopped_epochs, default=-1),
         )
         self.publisher.listeners.append(self.lifecycle.metadata_changed)
-        self.driver.on_leader = self.lifecycle.controller_changed
+        self.driver.leader_listeners.append(self.lifecycle.controller_changed)
         await self.lifecycle.register()
         await self.publisher.reached(self.lifecycle.epoch)
         await self.logs.recover()

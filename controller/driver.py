@@ -140,7 +140,7 @@ class QuorumDriver:
         self._last_timestamp_ms = 0
         self._changed: list[asyncio.Future[None]] = []
         #: Called when the role has changed and a leader is known: another one, or the same in a new epoch.
-        self.on_leader: Callable[[], None] | None = None
+        self.leader_listeners: list[Callable[[], None]] = []
 
     # -- what is known
 
@@ -246,8 +246,9 @@ class QuorumDriver:
                         "unknown" if self.leader_id is None else self.leader_id)  # fmt: skip
             self._check_resigned()
             self._tell_changed()
-            if self.on_leader is not None and self.leader_id is not None:
-                self.on_leader()
+            if self.leader_id is not None:
+                for listener in self.leader_listeners:
+                    listener()
         if out.high_watermark is not None:
             self._committed(out.high_watermark)
         self._check_leading()

@@ -164,7 +164,7 @@ class Server:
         self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
         #: Told of every connection that has ended.
-        self.on_closed: Callable[[Connection], None] | None = None
+        self.connection_listeners: list[Callable[[Connection], None]] = []
         config.subscribe(self._config_changed)
 
     def bind(self, endpoint: Endpoint, *, privileged: bool = False) -> BoundListener:
@@ -224,8 +224,8 @@ class Server:
         else:
             del self.by_ip[host]
         connection.listener.connections -= 1
-        if self.on_closed is not None:
-            self.on_closed(connection)
+        for tell in self.connection_listeners:
+            tell(connection)
         if not self._closed:
             for listener in self.listeners.values():
                 listener.admit()

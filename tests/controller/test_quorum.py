@@ -120,7 +120,7 @@ def test_three_controllers_elect_one_and_the_others_take_over(tmp_path: Path, dy
             told.clear()
             for member in quorum.running.values():
                 driver = member.driver
-                driver.on_leader = lambda driver=driver: told.update({driver.node_id: driver.leader_id})  # type: ignore[misc]
+                driver.leader_listeners[:] = [lambda driver=driver: told.update({driver.node_id: driver.leader_id})]  # type: ignore[misc]
             # The others have all of it before it is their turn, or they would not be elected.
             await quorum.stop(gone)
             heir = await quorum.active()
