@@ -15,6 +15,8 @@ from collections.abc import Callable
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING
 
+from pylogd.broker.admin.config_listeners import BrokerConfigs, TopicConfigs
+from pylogd.broker.admin.log_configs import LogConfigs
 from pylogd.broker.admin.telemetry import ClientTelemetry
 from pylogd.broker.admin.topic_creation import TopicCreation
 from pylogd.broker.cluster import controller_listener
@@ -36,6 +38,8 @@ from pylogd.broker.gate.gate import Gate
 from pylogd.broker.handlers import SUPPORTED
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
+from pylogd.broker.replicas.directory_assignment import DirectoryAssignment
+from pylogd.broker.replicas.hosted_replicas import HostedReplicas
 from pylogd.broker.replicas.isr_changes import IsrChanges
 from pylogd.broker.replicas.leaders import Leaders
 from pylogd.broker.services import ControllerServices, Services
@@ -131,7 +135,7 @@ class Node:
         self.producer_ids = ProducerIds(self)
         self.telemetry = ClientTelemetry(config, self.clock, self.chance, self.metadata)
         self.topic_creation = TopicCreation(self)
-        self.publisher = MetadataPublisher(self)
+        self.publisher = MetadataPublisher(self.loop, self.metadata)
         metadata = self.metadata
         self.groups = GroupCoordinator(self.host, metadata, self.replicas)
         self.transactions = TransactionCoordinator(
@@ -145,7 +149,7 @@ class Node:
         self.verifier = TransactionVerifier(
             self.host, metadata, self.transactions, Peers(self.host, metadata.address, "add-partitions")
         )
-        self.publisher.listeners += [self.groups.apply, self.transactions.apply]
+        self._log_configs = LogConfigs(config, metadata)
         self.logs = LogManager(
             self.loop,
             self.files,
@@ -153,7 +157,7 @@ class Node:
             self.workers,
             config.log_dirs,
             settings=ManagerSettings.from_values(config),
-            config_for=self.publisher.log_config,
+            config_for=self._log_configs.of,
             chance=self.chance,
             on_directory_failure=self._directory_failed,
         )
@@ -348,18 +352,45 @@ class Node:
             endpoints=broker_endpoints(config, socket.gethostname(), bound),
             previous_epoch=min(stopped_epochs, default=-1),
         )
-        self.publisher.listeners.append(self.lifecycle.metadata_changed)
         self.driver.leader_listeners.append(self.lifecycle.controller_changed)
         await self.lifecycle.register()
         await self.publisher.reached(self.lifecycle.epoch)
         await self.logs.recover()
-        await self.publisher.start()
+        await self._apply_metadata()
         self._started.append("broker")
         self.logs.start()
         self.cleaner.start()
         self.isr_changes.start()
         self.server.start(Dispatcher(self._services(), SUPPORTED, self.gate))
         await self.lifecycle.unfence()
+
+    async def _apply_metadata(self) -> None:
+        """Returns when this broker's replicas have their roles. Listeners are told in this order."""
+        host, metadata, logs = self.host, self.metadata, self.logs
+        broker_configs = BrokerConfigs(host, metadata, logs, self._log_configs)
+        self.assignment = DirectoryAssignment(host, self.channel, self.lifecycle.current_epoch)
+        hosted_replicas = HostedReplicas(
+            self.broker_id, metadata, logs, self.replicas, self.fetchers, self.cleaner, self.assignment
+        )
+        topic_configs = TopicConfigs(metadata, logs, self._log_configs)
+        broker_configs.take_effect()
+        hosted_replicas.put_strays_aside()
+        await self.publisher.start(
+            [
+                # New logs are made with the settings that hold now.
+                broker_configs,
+                # Before partitions come to fetchers, these know where the leaders are.
+                self.fetchers,
+                # A leadership that is won or lost the partition itself tells its coordinator, in the same step: a shard
+                # that is led no longer must not answer until its listener's turn has come.
+                hosted_replicas,
+                topic_configs,
+                # Their shards are those of the roles that the replicas have now.
+                self.groups,
+                self.transactions,
+                self.lifecycle,
+            ]
+        )
 
     def _services(self) -> Services:
         leaders = Leaders(self.broker_id, self.metadata, self.replicas, self.logs)
@@ -401,6 +432,7 @@ class Node:
             await self.isr_changes.stop()
             await self.cleaner.close()
             await self.publisher.stop()
+            await self.assignment.stop()
             await self.lifecycle.stop()
         if "controller" in started:
             if self._registering is not None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
@@ -18,6 +18,8 @@ from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
     from pylogd.config.host import Host
+    from pylogd.metadata.delta import ImageDelta
+    from pylogd.metadata.image import ClusterImage
     from pylogd.metadata.latest import LatestImage
     from pylogd.replication.partition import Partition
 
@@ -160,11 +162,10 @@ class Fetchers:
             home.fetcher.remove(key)
             home.wake()
 
-    def brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Registrations changed: a leader may be somewhere else."""
-        changed = set(broker_ids)
+    def apply(self, delta: ImageDelta, image: ClusterImage) -> None:
+        """The metadata changed: a leader may be registered somewhere else."""
         for driver in list(self._drivers.values()):
-            if driver.fetcher.leader_id in changed:
+            if driver.fetcher.leader_id in delta.brokers:
                 driver.locate()
 
     def flushed(self, partition: Partition) -> None:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.failures import error_response
+from pylogd.protocol.schema import Message
 from pylogd.rpc import envelope
 from pylogd.rpc.caller import Caller
 from pylogd.rpc.peer import Peer, PeerError
@@ -40,15 +41,21 @@ _LANES = {
 }
 
 
-class LocalController(Protocol):
-    """The controller in this process, as the channel asks it."""
+class Channel(Protocol):
+    """The way to the active controller, for those who ask it something."""
+
+    async def send(self, request: Message, version: int | None = None) -> Any:
+        """A request of this broker itself. Errors are in the response."""
+
+    async def forward(self, request: Message, version: int, caller: Caller, correlation_id: int = 0) -> Any:
+        """A client's request."""
+
+
+class LocalController(Channel, Protocol):
+    """The controller of this process, as one asks it."""
 
     @property
     def active(self) -> bool: ...
-
-    async def send(self, request: Any, version: int | None = None) -> Any: ...
-
-    async def forward(self, request: Any, version: int, caller: Caller, correlation_id: int = 0) -> Any: ...
 
 
 class RoutedChannel:
@@ -79,7 +86,7 @@ class RoutedChannel:
         self._turn = 0
         self._closed = False
 
-    async def send(self, request: Any, version: int | None = None) -> Any:
+    async def send(self, request: Message, version: int | None = None) -> Any:
         """A request of this broker itself: the active controller's response; an error response when none was found in
         time."""
 
@@ -93,7 +100,7 @@ class RoutedChannel:
         newest = APIS[key].last if version is None else version
         return await self._ask(_LANES.get(key, "forwarding"), request, newest, ask, ask_here)
 
-    async def forward(self, request: Any, version: int, caller: Caller, correlation_id: int = 0) -> Any:
+    async def forward(self, request: Message, version: int, caller: Caller, correlation_id: int = 0) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
         key = ApiKey(request.API_KEY)
 
@@ -116,7 +123,7 @@ class RoutedChannel:
     async def _ask(
         self,
         lane: str,
-        request: Any,
+        request: Message,
         version: int,
         ask: Callable[[Peer, float], Awaitable[Any]],
         ask_here: Callable[[LocalController], Awaitable[Any]],

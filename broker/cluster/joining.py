@@ -22,6 +22,8 @@ from pylogd.protocol.failures import error_response
 from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
+    from pylogd.controller.service import ControllerContext
+    from pylogd.protocol.schema import Message
     from pylogd.runtime.network import Network
 
 logger = logging.getLogger(__name__)
@@ -44,7 +46,7 @@ class Unformatted:
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
 
-    async def handle(self, request: Any, version: int, context: Any) -> Any:
+    async def handle(self, request: Message, version: int, context: ControllerContext) -> Any:
         from pylogd.protocol.messages import describe_cluster as m
 
         if request.API_KEY != ApiKey.DESCRIBE_CLUSTER:

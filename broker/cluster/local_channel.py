@@ -11,6 +11,7 @@ from typing import Any
 from pylogd.controller.service import SERVED, Controller, ControllerContext
 from pylogd.protocol.api import ApiKey, request_class, response_class
 from pylogd.protocol.codec import decode, encode
+from pylogd.protocol.schema import Message
 from pylogd.rpc.caller import Caller
 
 
@@ -26,17 +27,17 @@ class LocalChannel:
     def active(self) -> bool:
         return self._controller.active
 
-    async def send(self, request: Any, version: int | None = None) -> Any:
+    async def send(self, request: Message, version: int | None = None) -> Any:
         """A request of this broker itself. Errors are in the controller's response."""
         if version is None:
             version = SERVED[ApiKey(request.API_KEY)][1]
         return await self._ask(request, version, ControllerContext())
 
-    async def forward(self, request: Any, version: int, caller: Caller, correlation_id: int = 0) -> Any:
+    async def forward(self, request: Message, version: int, caller: Caller, correlation_id: int = 0) -> Any:
         """Passes a client's request on and returns the controller's answer at the same version."""
         return await self._ask(request, version, ControllerContext(caller, forwarded=True))
 
-    async def _ask(self, request: Any, version: int, context: ControllerContext) -> Any:
+    async def _ask(self, request: Message, version: int, context: ControllerContext) -> Any:
         key = ApiKey(request.API_KEY)
         arrived, _ = decode(request_class(key), version, encode(request, version))
         response = await self._controller.handle(arrived, version, context)

@@ -85,6 +85,10 @@ class BrokerLifecycle:
         self._released: asyncio.Future[None] = node.loop.create_future()
         self._task: asyncio.Task[None] | None = None
 
+    def current_epoch(self) -> int:
+        """Another one after each registration."""
+        return self.epoch
+
     # -- joining
 
     async def register(self) -> int:
@@ -149,7 +153,7 @@ class BrokerLifecycle:
         """A new active controller notices the end of this process by the connection of its heartbeats: make one."""
         self._wake.set()
 
-    def metadata_changed(self, delta: ImageDelta, image: ClusterImage) -> None:
+    def apply(self, delta: ImageDelta, image: ClusterImage) -> None:
         """A broker that wants to stop waits until everybody has seen its leaderships move: say so at once."""
         for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.rpc.controller_channel import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -21,15 +26,22 @@ RETRY_SECONDS = 0.5
 class DirectoryAssignment:
     """Assignments that the controller has not confirmed yet."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def __init__(self, host: Host, channel: Channel, broker_epoch: Callable[[], int]) -> None:
+        self._host = host
+        self._channel = channel
+        self._broker_epoch = broker_epoch
         self._pending: dict[tuple[bytes, int], bytes] = {}
         self._task: asyncio.Task[None] | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to tell."""
+        return self._task is None
 
     def assign(self, topic_id: bytes, index: int, directory_id: bytes) -> None:
         self._pending[(topic_id, index)] = directory_id
         if self._task is None:
-            self._task = self._node.loop.create_task(self._run())
+            self._task = self._host.loop.create_task(self._run())
 
     async def stop(self) -> None:
         if self._task is not None:
@@ -39,7 +51,7 @@ class DirectoryAssignment:
     async def _run(self) -> None:
         try:
             while self._pending:
-                if self._node.broker_epoch < 0 or not await self._send():
+                if self._broker_epoch() < 0 or not await self._send():
                     await asyncio.sleep(RETRY_SECONDS)
         finally:
             self._task = None
@@ -53,8 +65,8 @@ class DirectoryAssignment:
         for (topic_id, index), directory_id in sent.items():
             directories.setdefault(directory_id, {}).setdefault(topic_id, []).append(index)
         request = m.AssignReplicasToDirsRequest(
-            broker_id=self._node.broker_id,
-            broker_epoch=self._node.broker_epoch,
+            broker_id=self._host.broker_id,
+            broker_epoch=self._broker_epoch(),
             directories=[
                 m.RequestDirectoryData(
                     id=directory_id,
@@ -69,7 +81,7 @@ class DirectoryAssignment:
                 for directory_id, topics in directories.items()
             ],
         )
-        response = await self._node.channel.send(request)
+        response = await self._channel.send(request)
         if response.error_code != ErrorCode.NONE:
             logger.warning("assigning replicas to directories failed: %s", ErrorCode(response.error_code).name)
             return False

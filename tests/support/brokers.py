@@ -7,10 +7,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from pylogd.broker.admin.config_listeners import BrokerConfigs, TopicConfigs
+from pylogd.broker.admin.log_configs import LogConfigs
 from pylogd.broker.admin.topic_creation import TopicCreation
 from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.cluster.registration import BrokerLifecycle
+from pylogd.broker.replicas.directory_assignment import DirectoryAssignment
+from pylogd.broker.replicas.hosted_replicas import HostedReplicas
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.host import Host
 from pylogd.controller.driver import QuorumDriver
@@ -73,27 +77,36 @@ class RunningBroker:
         self.running.controller.state.heartbeats.activate(self.running.controller.state.image, 0, BROKER_ID)
         self.channel = LocalChannel(self.running.controller)
         self.metadata = LatestImage()
-        self.publisher = MetadataPublisher(self)
-        self.topic_creation = TopicCreation(self)
+        self.publisher = MetadataPublisher(self.loop, self.metadata)
         files, clock, workers = self.running.driver.log.files, self.running.clock, self.running.workers
-        self.logs = LogManager(self.loop, files, clock, workers, self.paths, config_for=self.publisher.log_config)
+        network: Any = None
+        host = Host(BROKER_ID, self.config, self.loop, clock, Random(), files, workers, network)
+        self.topic_creation = TopicCreation(self)
+        log_configs = LogConfigs(self.config, self.metadata)
+        self.logs = LogManager(self.loop, files, clock, workers, self.paths, config_for=log_configs.of)
         self.logs.open()
         self.cleaner = LogCleaner(self.logs.loaded, files, clock, workers, CleanerConfig.from_values(self.config))
         self.replicas = Replicas(BROKER_ID, self.loop)
-        network: Any = None
-        host = Host(BROKER_ID, self.config, self.loop, clock, Random(), files, workers, network)
-        self.fetchers = Fetchers(host, self.metadata, lambda: self.broker_epoch)
         self.lifecycle = BrokerLifecycle(
             self,
             incarnation_id=Random().randbytes(16),
             endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
             previous_epoch=min(directory.stopped_broker_epoch for directory in self.logs.directories),
         )
+        self.fetchers = Fetchers(host, self.metadata, lambda: self.broker_epoch)
+        self.assignment = DirectoryAssignment(host, self.channel, lambda: self.broker_epoch)
+        hosted = HostedReplicas(
+            BROKER_ID, self.metadata, self.logs, self.replicas, self.fetchers, self.cleaner, self.assignment
+        )
+        broker_configs = BrokerConfigs(host, self.metadata, self.logs, log_configs)
+        topic_configs = TopicConfigs(self.metadata, self.logs, log_configs)
         self.driver.subscribe(self.publisher)
         await self.lifecycle.register()
         await self.publisher.reached(self.lifecycle.epoch)
         await self.logs.recover()
-        await self.publisher.start()
+        broker_configs.take_effect()
+        hosted.put_strays_aside()
+        await self.publisher.start([broker_configs, self.fetchers, hosted, topic_configs])
         await self.lifecycle.unfence()
         await self.settled()
         return self
@@ -102,13 +115,14 @@ class RunningBroker:
         """Everything committed is applied, and the controller has nothing more to hear from this broker."""
         while True:
             await self.publisher.reached(self.running.driver.end_offset - 1)
-            if self.publisher._task is None and self.publisher.assignment._task is None:
+            if self.publisher.idle and self.assignment.idle:
                 return
             await asyncio.sleep(0.001)
 
     async def __aexit__(self, *error: object) -> None:
         await self.lifecycle.controlled_shutdown(10)
         await self.publisher.stop()
+        await self.assignment.stop()
         await self.lifecycle.stop()
         await self.logs.close(self.broker_epoch)
         await self.running.__aexit__()
@@ -117,6 +131,7 @@ class RunningBroker:
         """What is on disk stays as it is."""
         await self.lifecycle.stop()
         await self.publisher.stop()
+        await self.assignment.stop()
         self.logs.abandon()
         await self.running.__aexit__()
 
