@@ -26,6 +26,8 @@ class Replicas:
         clock: Clock | None = None,
         standing: Callable[[int], Standing | None] | None = None,
         lag_ms_max: int = 30_000,
+        propose: Callable[[Partition, Proposal], None] | None = None,
+        follower_flushed: Callable[[Partition], None] | None = None,
     ) -> None:
         self.broker_id = broker_id
         self.loop = loop
@@ -34,9 +36,9 @@ class Replicas:
         self.standing: Callable[[int], Standing | None] = standing or (lambda broker_id: None)
         self.lag_ms_max = lag_ms_max
         #: Takes a change of an ISR to the controller.
-        self.propose: Callable[[Partition, Proposal], None] | None = None
+        self.propose = propose
         #: Told when the log of a follower has reached its disk.
-        self.follower_flushed: Callable[[Partition], None] | None = None
+        self.follower_flushed = follower_flushed
         self.by_name: dict[tuple[str, int], Partition] = {}
         self.by_id: dict[tuple[bytes, int], Partition] = {}
         #: By topic: who is told when the leadership of one of its partitions is won or lost.

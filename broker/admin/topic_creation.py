@@ -9,11 +9,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from pylogd.metadata.topic_names import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from pylogd.protocol.errors import ErrorCode
 from pylogd.rpc.caller import Caller
+
+if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.protocol.messages.create_topics import CreatableTopic
+    from pylogd.rpc.controller_channel import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +55,9 @@ _INTERNAL: Final[dict[str, InternalTopic]] = {
 class TopicCreation:
     """The creations under way on this broker."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def __init__(self, host: Host, channel: Channel) -> None:
+        self._host = host
+        self._channel = channel
         self._inflight: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -61,7 +67,7 @@ class TopicCreation:
         if not wanted:
             return
         self._inflight.update(wanted)
-        task = self._node.loop.create_task(self._create(wanted, caller))
+        task = self._host.loop.create_task(self._create(wanted, caller))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
@@ -69,10 +75,10 @@ class TopicCreation:
         from pylogd.protocol.messages import create_topics as m
 
         request = m.CreateTopicsRequest(
-            topics=[self._topic(name) for name in names], timeout_ms=self._node.config["request.timeout.ms"]
+            topics=[self._topic(name) for name in names], timeout_ms=self._host.config["request.timeout.ms"]
         )
         try:
-            channel = self._node.channel
+            channel = self._channel
             if caller is None:
                 response = await channel.send(request)
             else:
@@ -88,10 +94,10 @@ class TopicCreation:
         finally:
             self._inflight.difference_update(names)
 
-    def _topic(self, name: str) -> Any:
+    def _topic(self, name: str) -> CreatableTopic:
         from pylogd.protocol.messages import create_topics as m
 
-        config = self._node.config
+        config = self._host.config
         internal = _INTERNAL.get(name)
         if internal is not None:
             configs = {**internal.configs, **{key: str(config[name]) for key, name in internal.from_broker.items()}}

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
-from random import Random
 
 from pylogd.broker.cluster.formatting import same_place
 from pylogd.config.broker import BrokerConfig
+from pylogd.config.host import Host
 from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.config_rules import ConfigRules
@@ -20,10 +19,7 @@ from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import Settings
 from pylogd.metadata.registrations import Endpoint
 from pylogd.rpc.peer import Peer
-from pylogd.runtime.clock import Clock
-from pylogd.runtime.files import FileSystem
 from pylogd.runtime.network import Network
-from pylogd.runtime.workers import Workers
 
 #: The core has a pause of its own after a failure; the connection adds little to it.
 PEER_BACKOFF_S_MAX = 0.1
@@ -107,75 +103,52 @@ def fencing_settings(
 
 
 def build_driver(
-    config: BrokerConfig,
+    host: Host,
     *,
     cluster_id: str,
     directory_id: bytes,
     endpoints: list[Endpoint],
-    files: FileSystem,
-    clock: Clock,
-    loop: asyncio.AbstractEventLoop,
-    workers: Workers,
-    rng: Random,
     on_failure: Callable[[BaseException], None],
-    network: Network | None = None,
 ) -> QuorumDriver:
-    """This node's part in the quorum: voter or observer, by its role and by what the log says. A quorum of one needs no
-    network."""
-    environment = MetadataEnvironment(files, clock, loop, workers, on_failure)
+    """This node's part in the quorum: voter or observer, by its role and by what the log says."""
+    config = host.config
+    environment = MetadataEnvironment(host.files, host.clock, host.loop, host.workers, on_failure)
     client_id = f"raft-client-{config.node_id}"
 
-    def connect(host: str, port: int) -> Peer:
-        assert network is not None
-        return Peer(network, host, port, client_id=client_id, backoff_s_max=PEER_BACKOFF_S_MAX)
+    def connect(address: str, port: int) -> Peer:
+        return Peer(host.network, address, port, client_id=client_id, backoff_s_max=PEER_BACKOFF_S_MAX)
 
     return QuorumDriver(
         MetadataLog(environment, config.metadata_log_dir, metadata_log_config(config)),
         node_id=config.node_id,
         directory_id=directory_id,
         endpoints=endpoints,
-        clock=clock,
-        loop=loop,
-        workers=workers,
+        clock=host.clock,
+        loop=host.loop,
+        workers=host.workers,
         on_failure=on_failure,
         quorum=quorum_settings(config, cluster_id),
-        connect=None if network is None else connect,
-        rng=rng,
+        connect=connect,
+        rng=host.chance,
     )
 
 
 def build_controller(
-    config: BrokerConfig,
+    host: Host,
     *,
     cluster_id: str,
     directory_id: bytes,
     endpoints: list[Endpoint],
-    files: FileSystem,
-    clock: Clock,
-    loop: asyncio.AbstractEventLoop,
-    workers: Workers,
-    rng: Random,
     new_uuid: Callable[[], bytes],
     on_failure: Callable[[BaseException], None],
-    network: Network | None = None,
-    own_incarnation_id: Callable[[], bytes | None] = lambda: None,
+    own_incarnation_id: Callable[[], bytes | None],
 ) -> Controller:
     """The controller of this node on its metadata directory, which must be formatted. `await controller.start()` makes
     it active; `on_failure` is told when its disk failed and it cannot go on. `own_incarnation_id` is that of the broker
     in this process."""
-    root = config.metadata_log_dir
+    config = host.config
     driver = build_driver(
-        config,
-        cluster_id=cluster_id,
-        directory_id=directory_id,
-        endpoints=endpoints,
-        files=files,
-        clock=clock,
-        loop=loop,
-        workers=workers,
-        network=network,
-        rng=rng,
-        on_failure=on_failure,
+        host, cluster_id=cluster_id, directory_id=directory_id, endpoints=endpoints, on_failure=on_failure
     )
     settings = Settings(
         config.node_id,
@@ -195,13 +168,13 @@ def build_controller(
         driver,
         settings,
         ConfigRules(config),
-        bootstrap=read_bootstrap(files, root),
+        bootstrap=read_bootstrap(host.files, config.metadata_log_dir),
         endpoints=endpoints,
-        clock=clock,
-        loop=loop,
-        rng=rng,
+        clock=host.clock,
+        loop=host.loop,
+        rng=host.chance,
         new_uuid=new_uuid,
         timings=timings,
         local_broker=config.is_broker,
-        fencing=None if network is None else fencing_settings(config, network, own_incarnation_id),
+        fencing=fencing_settings(config, host.network, own_incarnation_id),
     )

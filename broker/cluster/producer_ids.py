@@ -8,9 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.config.host import Host
+    from pylogd.rpc.controller_channel import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -20,8 +25,10 @@ _PREFETCH = 0.9
 class ProducerIds:
     """Hands out ids; one request to the controller at a time."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def __init__(self, host: Host, channel: Channel, broker_epoch: Callable[[], int]) -> None:
+        self._host = host
+        self._channel = channel
+        self._broker_epoch = broker_epoch
         self._next = 0
         self._end = 0
         self._prefetch_at = 0
@@ -63,16 +70,15 @@ class ProducerIds:
 
     def _start(self) -> asyncio.Task[None]:
         if self._request is None:
-            self._request = self._node.loop.create_task(self._fetch())
+            self._request = self._host.loop.create_task(self._fetch())
         return self._request
 
     async def _fetch(self) -> None:
         from pylogd.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
-        node = self._node
         try:
-            request = AllocateProducerIdsRequest(broker_id=node.broker_id, broker_epoch=node.broker_epoch)
-            block = await node.channel.send(request)
+            request = AllocateProducerIdsRequest(broker_id=self._host.broker_id, broker_epoch=self._broker_epoch())
+            block = await self._channel.send(request)
             if block.error_code:
                 raise KafkaError(ErrorCode(block.error_code))  # type: ignore[call-arg]
             if block.producer_id_len > 0:

@@ -11,15 +11,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.metadata import feature_levels
 from pylogd.metadata.registrations import Endpoint
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 if TYPE_CHECKING:
+    from pylogd.broker.cluster.publisher import MetadataPublisher
+    from pylogd.config.host import Host
+    from pylogd.controller.driver import QuorumDriver
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
+    from pylogd.protocol.messages.broker_registration import BrokerRegistrationRequest
+    from pylogd.rpc.controller_channel import Channel
+    from pylogd.storage.directories.log_manager import LogManager
 
 logger = logging.getLogger(__name__)
 
@@ -39,7 +45,7 @@ _REGISTER_ANEW = frozenset({ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NO
 
 
 async def register_controller(
-    channel: Any, controller_id: int, incarnation_id: bytes, endpoints: Sequence[Endpoint]
+    channel: Channel, controller_id: int, incarnation_id: bytes, endpoints: Sequence[Endpoint]
 ) -> None:
     """Puts a controller's endpoints and features into the metadata. Clusters before 3.7-IV0 have no place for them."""
     from pylogd.protocol.messages import controller_registration as m
@@ -66,12 +72,27 @@ async def register_controller(
 
 
 class BrokerLifecycle:
-    """This broker's registration. `node` gives config, loop, channel, publisher, logs and the broker and cluster id."""
+    """This broker's registration, and a listener for metadata."""
 
     def __init__(
-        self, node: Any, *, incarnation_id: bytes, endpoints: Sequence[Endpoint], previous_epoch: int = -1
+        self,
+        host: Host,
+        cluster_id: str,
+        *,
+        channel: Channel,
+        quorum: QuorumDriver,
+        publisher: MetadataPublisher,
+        logs: LogManager,
+        incarnation_id: bytes,
+        endpoints: Sequence[Endpoint],
+        previous_epoch: int = -1,
     ) -> None:
-        self._node = node
+        self._host = host
+        self._cluster_id = cluster_id
+        self._channel = channel
+        self._quorum = quorum
+        self._publisher = publisher
+        self._logs = logs
         self.incarnation_id = incarnation_id
         self._endpoints = list(endpoints)
         self._previous_epoch = previous_epoch
@@ -81,8 +102,8 @@ class BrokerLifecycle:
         self._stopping = False
         self._offline_directories: list[bytes] = []
         self._wake: asyncio.Event = asyncio.Event()
-        self._unfenced: asyncio.Future[None] = node.loop.create_future()
-        self._released: asyncio.Future[None] = node.loop.create_future()
+        self._unfenced: asyncio.Future[None] = host.loop.create_future()
+        self._released: asyncio.Future[None] = host.loop.create_future()
         self._task: asyncio.Task[None] | None = None
 
     def current_epoch(self) -> int:
@@ -95,28 +116,27 @@ class BrokerLifecycle:
         """Registers, as often as it takes; returns the epoch. KafkaError when trying again cannot help."""
         delay = REGISTRATION_RETRY_SECONDS
         waited = 0.0
-        limit = self._node.config["initial.broker.registration.timeout.ms"] / 1000
+        limit = self._host.config["initial.broker.registration.timeout.ms"] / 1000
         while True:
-            response = await self._node.channel.send(self._registration())
+            response = await self._channel.send(self._registration())
             code = ErrorCode(response.error_code)
             if code is ErrorCode.NONE:
                 self.epoch = response.broker_epoch
-                logger.info("broker %d is registered with epoch %d", self._node.broker_id, self.epoch)
+                logger.info("broker %d is registered with epoch %d", self._host.broker_id, self.epoch)
                 return self.epoch
             if code in _FATAL or waited >= limit:
-                raise KafkaError(code, f"broker {self._node.broker_id} cannot register: {code.name} ({code.message})")
-            logger.warning("broker %d cannot register yet: %s", self._node.broker_id, code.name)
+                raise KafkaError(code, f"broker {self._host.broker_id} cannot register: {code.name} ({code.message})")
+            logger.warning("broker %d cannot register yet: %s", self._host.broker_id, code.name)
             await asyncio.sleep(delay)
             waited += delay
             delay = min(delay * 2, REGISTRATION_RETRY_SECONDS_MAX)
 
-    def _registration(self) -> Any:
+    def _registration(self) -> BrokerRegistrationRequest:
         from pylogd.protocol.messages import broker_registration as m
 
-        node = self._node
         return m.BrokerRegistrationRequest(
-            broker_id=node.broker_id,
-            cluster_id=node.cluster_id,
+            broker_id=self._host.broker_id,
+            cluster_id=self._cluster_id,
             incarnation_id=self.incarnation_id,
             listeners=[
                 m.Listener(name=e.name, host=e.host, port=e.port, security_protocol=e.security_protocol)
@@ -126,8 +146,8 @@ class BrokerLifecycle:
                 m.Feature(name=name, min_supported_version=low, max_supported_version=high)
                 for name, (low, high) in feature_levels.SUPPORTED_FEATURES.items()
             ],
-            rack=node.config["broker.rack"],
-            log_dirs=sorted(d.id for d in node.logs.directories if d.online and d.id is not None),
+            rack=self._host.config["broker.rack"],
+            log_dirs=sorted(d.id for d in self._logs.directories if d.online and d.id is not None),
             previous_broker_epoch=self._previous_epoch,
         )
 
@@ -135,7 +155,7 @@ class BrokerLifecycle:
         """Says that this broker is ready, keeps saying it is alive from now on, and returns when it is unfenced."""
         self._ready = True
         if self._task is None:
-            self._task = self._node.loop.create_task(self._run())
+            self._task = self._host.loop.create_task(self._run())
         self._wake.set()
         await self._unfenced
 
@@ -157,7 +177,7 @@ class BrokerLifecycle:
         """A broker that wants to stop waits until everybody has seen its leaderships move: say so at once."""
         for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)
-            if broker is not None and broker.in_controlled_shutdown and broker_id != self._node.broker_id:
+            if broker is not None and broker.in_controlled_shutdown and broker_id != self._host.broker_id:
                 self._wake.set()
 
     # -- heartbeats
@@ -165,7 +185,7 @@ class BrokerLifecycle:
     async def _run(self) -> None:
         while True:
             self._wake.clear()
-            interval = self._node.config["broker.heartbeat.interval.ms"] / 1000
+            interval = self._host.config["broker.heartbeat.interval.ms"] / 1000
             try:
                 again = await self._heartbeat()
             except KafkaError as error:
@@ -184,24 +204,23 @@ class BrokerLifecycle:
         """One heartbeat; True when the next should follow at once."""
         from pylogd.protocol.messages import broker_heartbeat as m
 
-        node = self._node
-        ids = {directory.path: directory.id for directory in node.logs.directories}
-        cordoned = [ids[path] for path in node.config.cordoned_log_dirs if ids.get(path) is not None]
+        ids = {directory.path: directory.id for directory in self._logs.directories}
+        cordoned = [id_ for path in self._host.config.cordoned_log_dirs if (id_ := ids.get(path)) is not None]
         request = m.BrokerHeartbeatRequest(
-            broker_id=node.broker_id,
+            broker_id=self._host.broker_id,
             broker_epoch=self.epoch,
-            current_metadata_offset=node.publisher.offset,
+            current_metadata_offset=self._publisher.offset,
             want_fence=not self._ready,
             want_shut_down=self._stopping,
             offline_log_dirs=list(self._offline_directories),
             cordoned_log_dirs=cordoned,
         )
-        response = await node.channel.send(request)
+        response = await self._channel.send(request)
         code = ErrorCode(response.error_code)
         if code in _REGISTER_ANEW:
             logger.warning("the controller does not know broker epoch %d (%s): registering anew", self.epoch, code.name)
             await self.register()
-            await node.publisher.reached(self.epoch)
+            await self._publisher.reached(self.epoch)
             return True
         if code is not ErrorCode.NONE:
             logger.warning("heartbeat refused: %s", code.name)
@@ -214,7 +233,7 @@ class BrokerLifecycle:
                 self._released.set_result(None)
             return False
         if self.fenced and not was_fenced and not self._stopping:
-            logger.warning("broker %d was fenced by the controller", node.broker_id)
+            logger.warning("broker %d was fenced by the controller", self._host.broker_id)
         if self._stopping:
             # Leaderships are on their way to other brokers: give them a moment, then ask again.
             await asyncio.sleep(SHUTDOWN_RETRY_SECONDS)
@@ -229,15 +248,15 @@ class BrokerLifecycle:
             return True
         self._stopping = True
         self._wake.set()
-        driver = self._node.driver
-        deadline = self._node.loop.time() + timeout_seconds
+        quorum = self._quorum
+        deadline = self._host.loop.time() + timeout_seconds
         while not self._released.done():
-            left = deadline - self._node.loop.time()
-            if left <= 0 or driver.majority_is_down:
+            left = deadline - self._host.loop.time()
+            if left <= 0 or quorum.majority_is_down:
                 reason = "did not release it in time" if left <= 0 else "is gone: most of the quorum is down"
-                logger.warning("broker %d stops on its own: the controller %s", self._node.broker_id, reason)
+                logger.warning("broker %d stops on its own: the controller %s", self._host.broker_id, reason)
                 return False
-            await asyncio.wait([self._released, driver.changed()], timeout=left, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([self._released, quorum.changed()], timeout=left, return_when=asyncio.FIRST_COMPLETED)
         return True
 
     async def stop(self) -> None:

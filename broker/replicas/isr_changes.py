@@ -8,14 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import ErrorCode
 from pylogd.replication import in_sync
 
 if TYPE_CHECKING:
-    from pylogd.replication.in_sync import Proposal
+    from pylogd.config.host import Host
+    from pylogd.protocol.messages.alter_partition import (
+        AlterPartitionRequest,
+        AlterPartitionResponse,
+        RequestTopicData,
+    )
+    from pylogd.replication.isr import Proposal
     from pylogd.replication.partition import Partition
+    from pylogd.replication.replicas import Replicas
+    from pylogd.rpc.controller_channel import Channel
 
 logger = logging.getLogger(__name__)
 
@@ -25,18 +34,20 @@ _SLICE = 500
 
 
 class IsrChanges:
-    """`node` gives config, loop, clock, channel, replicas and its broker id and epoch."""
+    """Those of all partitions this broker leads. `broker_epoch` gives the epoch it is registered with."""
 
-    def __init__(self, node: Any) -> None:
-        self._node = node
+    def __init__(self, host: Host, channel: Channel, broker_epoch: Callable[[], int]) -> None:
+        self._host = host
+        self._channel = channel
+        self._broker_epoch = broker_epoch
         self._waiting: dict[tuple[bytes, int], tuple[Partition, Proposal]] = {}
         self._sender: asyncio.Task[None] | None = None
         self._watcher: asyncio.Task[None] | None = None
         self._closed = False
 
-    def start(self) -> None:
+    def watch(self, replicas: Replicas) -> None:
         """From now on followers that fall behind are noticed."""
-        self._watcher = self._node.loop.create_task(self._watch())
+        self._watcher = self._host.loop.create_task(self._watch(replicas))
 
     async def stop(self) -> None:
         self._closed = True
@@ -51,7 +62,7 @@ class IsrChanges:
         """A later proposal for the same partition takes the place of an earlier one."""
         self._waiting[(partition.topic_id, partition.index)] = (partition, proposal)
         if self._sender is None and not self._closed:
-            self._sender = self._node.loop.create_task(self._send_all())
+            self._sender = self._host.loop.create_task(self._send_all())
 
     async def _send_all(self) -> None:
         try:
@@ -62,7 +73,7 @@ class IsrChanges:
                 if not sent:
                     continue
                 try:
-                    response = await self._node.channel.send(self._request(sent))
+                    response = await self._channel.send(self._request(sent))
                     code = ErrorCode(response.error_code)
                     pause = code is not ErrorCode.NONE or self._answered(sent, response)
                     if code is not ErrorCode.NONE:
@@ -77,10 +88,10 @@ class IsrChanges:
         finally:
             self._sender = None
 
-    def _request(self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]]) -> Any:
+    def _request(self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]]) -> AlterPartitionRequest:
         from pylogd.protocol.messages import alter_partition as m
 
-        topics: dict[bytes, Any] = {}
+        topics: dict[bytes, RequestTopicData] = {}
         for (topic_id, index), (_, proposal) in sent.items():
             topic = topics.setdefault(topic_id, m.RequestTopicData(topic_id=topic_id, partitions=[]))
             topic.partitions.append(
@@ -92,10 +103,12 @@ class IsrChanges:
                 )
             )
         return m.AlterPartitionRequest(
-            broker_id=self._node.broker_id, broker_epoch=self._node.broker_epoch, topics=list(topics.values())
+            broker_id=self._host.broker_id, broker_epoch=self._broker_epoch(), topics=list(topics.values())
         )
 
-    def _answered(self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]], response: Any) -> bool:
+    def _answered(
+        self, sent: dict[tuple[bytes, int], tuple[Partition, Proposal]], response: AlterPartitionResponse
+    ) -> bool:
         """Tells the partitions; True when one of them asks the same again, which needs a pause."""
         again = False
         for topic in response.topics:
@@ -118,12 +131,11 @@ class IsrChanges:
 
     # -- followers that fall behind
 
-    async def _watch(self) -> None:
-        node = self._node
+    async def _watch(self, replicas: Replicas) -> None:
         while True:
-            await asyncio.sleep(max(node.replicas.lag_ms_max / 2000, 0.001))
-            for at, partition in enumerate(list(node.replicas)):
+            await asyncio.sleep(max(replicas.lag_ms_max / 2000, 0.001))
+            for at, partition in enumerate(list(replicas)):
                 if partition.is_leader and len(partition.isr) > 1:
-                    in_sync.shrink(partition, node.replicas, node.clock.monotonic_ms())
+                    partition.check_in_sync(self._host.clock.monotonic_ms())
                 if at % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)

@@ -85,11 +85,11 @@ class Invariants:
         node = host.node
         if node is None:
             return
-        if hasattr(node, "driver"):
+        if node.driver is not None:
             self._check_quorum(host, node.driver)
         topic = self._simulation.topic
         for index in range(self._simulation.partitions):
-            partition = node.replicas.by_name.get((topic, index))
+            partition = host.partition(topic, index)
             if partition is None:
                 # A broker that has just started has it on its disk and not yet in its hands.
                 if index in host.holds and f"{topic}-{index}" not in host.replica_names():
@@ -170,7 +170,7 @@ class Invariants:
     def _committed(self, host: Any, index: int, mark: int) -> None:
         """A majority that counts holds what is committed, on disk if the topic is durable. Who has lost its disk counts
         with the word it gave before, until the leader knows of another process."""
-        known = host.node.image.brokers
+        known = host.node.metadata.image.brokers
         holders = []
         for other in self._simulation.brokers.values():
             held = other.holds.get(index, 0)
@@ -217,7 +217,7 @@ class Invariants:
             self.acknowledged(index, base_offset, values)
         for index, ledger in self.ledgers.items():
             for host in simulation.brokers.values():
-                log = host.node.replicas.by_name[simulation.topic, index].log
+                log = host.partition(simulation.topic, index).log
                 if log.log_end_offset != ledger.end:
                     raise Violation(f"{host}: partition {index} ends at {log.log_end_offset}, not at {ledger.end}")
                 self._compare(host, log, ledger, 0, ledger.end, False)

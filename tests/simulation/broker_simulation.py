@@ -21,7 +21,7 @@ from pylogd.broker.cluster.formatting import Formatter
 from pylogd.broker.node import Node
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.raft.leader import Leader
-from pylogd.runtime.simulated.internet import Internet
+from pylogd.replication.partition import Partition
 from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.runtime.simulated.simulated_loop import SimulatedClock, SimulatedLoop, World
 from pylogd.runtime.simulated.simulated_network import SimulatedNetwork
@@ -110,6 +110,25 @@ class Host:
         if self.alive and not self.files.crashed:
             self._simulation.violated(Violation(f"{self} gave up: {reason}"))
 
+    @property
+    def joined(self) -> bool:
+        """Whether what is to run here runs: a broker that hosts its replicas, or a controller alone."""
+        node = self.node
+        if node is None:
+            return False
+        if self.id in self._simulation.brokers:
+            return node.broker is not None and node.broker.joined
+        return node.controller is not None
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """Those that the broker here hosts."""
+        return [] if self.node is None or self.node.broker is None else list(self.node.broker.replicas)
+
+    def partition(self, topic: str, index: int) -> Partition | None:
+        broker = None if self.node is None else self.node.broker
+        return None if broker is None else broker.replicas.get(topic, index)
+
     def replica_names(self) -> list[str]:
         """Of the directories that are in use: not being deleted, and not laid aside because the topic was deleted while
         this broker was away."""
@@ -156,7 +175,7 @@ class Host:
     def leave(self) -> None:
         """An orderly stop."""
         node = self.node
-        if node is None or "broker" not in node._started or self.leaving:
+        if node is None or node.broker is None or not node.broker.joined or self.leaving:
             return
         self._simulation.note(f"{self} is asked to stop")
         self.leaving = True
@@ -372,13 +391,13 @@ class Simulation:
         for host in self.hosts.values():
             if not host.alive or host.leaving or host.loop.stopped or host.node is None:
                 return False
-            role = "broker" if host.id in self.brokers else "controller"
-            if role not in host.node._started or host.files.crash_at is not None:
+            driver = host.node.driver
+            if driver is None or not host.joined or host.files.crash_at is not None:
                 return False
-            raft = host.node.driver.node
+            raft = driver.node
             if type(raft.role) is Leader:
                 voters = raft.voters.keys
-            for partition in host.node.replicas:
+            for partition in host.partitions:
                 name = (partition.topic, partition.index)
                 places[name] = places.get(name, 0) + 1
                 if partition.is_leader:
@@ -386,7 +405,7 @@ class Simulation:
                     if len(partition.isr) != len(self.brokers):
                         return False
         everywhere = all(count == len(self.brokers) for count in places.values())
-        keys = {host.node.driver.node.local for host in self.controllers.values() if host.node is not None}
+        keys = {host.node.driver.node.local for host in self.controllers.values() if host.node and host.node.driver}
         return everywhere and 0 < led == len(places) and set(voters) == keys
 
     def _settled(self) -> bool:
@@ -405,8 +424,7 @@ class Simulation:
             ends = set()
             leaders = 0
             for host in self.brokers.values():
-                assert host.node is not None
-                partition = host.node.replicas.get(self.topic, index)
+                partition = host.partition(self.topic, index)
                 if partition is None or partition._open is not None:
                     return False
                 ends.add((partition.log.log_end_offset, partition.log.high_watermark))
@@ -424,11 +442,10 @@ class Simulation:
         words = [f"{self.clients.producing} producers wait, consumers at {self.clients.read_to}"]
         for host in self.hosts.values():
             words.append(str(host) + (" alive" if host.alive else " dead"))
-            if host.node is not None:
-                for partition in host.node.replicas:
-                    log = None if partition._open is not None else partition.log
-                    place = "not open" if log is None else f"end {log.log_end_offset} mark {log.high_watermark}"
-                    words.append(f"{partition!r} isr {partition.isr} {place}")
+            for partition in host.partitions:
+                log = None if partition._open is not None else partition.log
+                place = "not open" if log is None else f"end {log.log_end_offset} mark {log.high_watermark}"
+                words.append(f"{partition!r} isr {partition.isr} {place}")
         return "; ".join(words)
 
 

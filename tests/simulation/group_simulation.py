@@ -55,8 +55,7 @@ class GroupSimulation(TransactionSimulation):
         """Everything up to the high watermark; None while it is not open."""
         found = []
         for index in range(OFFSETS_PARTITIONS):
-            assert host.node is not None
-            partition = host.node.replicas.get(OFFSETS_TOPIC, index)
+            partition = host.partition(OFFSETS_TOPIC, index)
             if partition is None or partition._open is not None:
                 return None
             log = partition.log

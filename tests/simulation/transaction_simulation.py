@@ -37,8 +37,8 @@ class TransactionSimulation(Simulation):
             return False
         for index in range(self.partitions):
             for host in self.brokers.values():
-                assert host.node is not None
-                log: Any = host.node.replicas.by_name[self.topic, index].log
+                partition: Any = host.partition(self.topic, index)
+                log: Any = partition.log
                 if log.last_stable_offset != log.log_end_offset:
                     return False
             if self.clients.committed_to.get(index, 0) != self.invariants.ledger(index).end:

@@ -81,20 +81,25 @@ class RunningBroker:
         files, clock, workers = self.running.driver.log.files, self.running.clock, self.running.workers
         network: Any = None
         host = Host(BROKER_ID, self.config, self.loop, clock, Random(), files, workers, network)
-        self.topic_creation = TopicCreation(self)
+        self.topic_creation = TopicCreation(host, self.channel)
         log_configs = LogConfigs(self.config, self.metadata)
         self.logs = LogManager(self.loop, files, clock, workers, self.paths, config_for=log_configs.of)
         self.logs.open()
         self.cleaner = LogCleaner(self.logs.loaded, files, clock, workers, CleanerConfig.from_values(self.config))
         self.replicas = Replicas(BROKER_ID, self.loop)
         self.lifecycle = BrokerLifecycle(
-            self,
+            host,
+            self.cluster_id,
+            channel=self.channel,
+            quorum=self.driver,
+            publisher=self.publisher,
+            logs=self.logs,
             incarnation_id=Random().randbytes(16),
             endpoints=[Endpoint("PLAINTEXT", "127.0.0.1", 9092)],
             previous_epoch=min(directory.stopped_broker_epoch for directory in self.logs.directories),
         )
-        self.fetchers = Fetchers(host, self.metadata, lambda: self.broker_epoch)
-        self.assignment = DirectoryAssignment(host, self.channel, lambda: self.broker_epoch)
+        self.fetchers = Fetchers(host, self.metadata, self.lifecycle.current_epoch)
+        self.assignment = DirectoryAssignment(host, self.channel, self.lifecycle.current_epoch)
         hosted = HostedReplicas(
             BROKER_ID, self.metadata, self.logs, self.replicas, self.fetchers, self.cleaner, self.assignment
         )

@@ -84,10 +84,10 @@ class DataNode:
         self.metadata = LatestImage()
         self.image = self.metadata.image
         self.channel = Channel()
-        self.producer_ids = ProducerIds(self)
         host = self.host = Host(
             self.broker_id, self.config, self.loop, self.clock, self.chance, self.files, self.workers, self.network
         )
+        self.producer_ids = ProducerIds(host, self.channel, lambda: self.broker_epoch)
         self.groups = GroupCoordinator(host, self.metadata, self.replicas)
         self.transactions = TransactionCoordinator(
             host,
@@ -101,7 +101,7 @@ class DataNode:
             host, self.metadata, self.transactions, Peers(host, self.metadata.address, "add-partitions")
         )
         self.telemetry = ClientTelemetry(self.config, self.clock, random.Random(2), self.metadata)
-        self.topic_creation = TopicCreation(self)
+        self.topic_creation = TopicCreation(host, self.channel)
         self.sessions = FetchSessions(
             self.config["max.incremental.fetch.session.cache.slots"], self.clock, random.Random(1)
         )

@@ -56,19 +56,19 @@ class ReplicaNode(DataNode):
         super().__init__(directory, node_id=str(broker_id), **properties)
 
     def _start(self) -> int:
+        self.channel = AgreeingController()  # type: ignore[assignment]
+        self.fetchers = Fetchers(self.host, self.metadata, lambda: self.broker_epoch)
+        self.isr_changes = IsrChanges(self.host, self.channel, lambda: self.broker_epoch)
         self.replicas = Replicas(
             self.broker_id,
             self.loop,
             clock=self.clock,
             standing=self.standing,
             lag_ms_max=self.config["replica.lag.time.max.ms"],
+            propose=self.isr_changes.propose,
+            follower_flushed=self.fetchers.flushed,
         )
-        self.channel = AgreeingController()  # type: ignore[assignment]
-        self.fetchers = Fetchers(self.host, self.metadata, lambda: self.broker_epoch)
-        self.isr_changes = IsrChanges(self)
-        self.replicas.propose = self.isr_changes.propose
-        self.replicas.follower_flushed = self.fetchers.flushed
-        self.isr_changes.start()
+        self.isr_changes.watch(self.replicas)
         port = super()._start()
         self.image.brokers.clear()
         return port

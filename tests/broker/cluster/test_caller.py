@@ -90,8 +90,8 @@ def test_of_a_topic_that_is_created_because_somebody_asked_for_it(
 ) -> None:
     async def create() -> None:
         config = BrokerConfig({"node.id": "1", "process.roles": "broker,controller"})
-        node = SimpleNamespace(channel=route(controller), config=config, loop=asyncio.get_running_loop())
-        creation = TopicCreation(node)
+        host: Any = SimpleNamespace(config=config, loop=asyncio.get_running_loop())
+        creation = TopicCreation(host, route(controller))
         creation.create(["t"], caller)
         await asyncio.gather(*creation._tasks)
 
