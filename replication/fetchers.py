@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from zlib import crc32
 
 from pylogd.replication.fetch_state import FetchSettings, Key
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
     from pylogd.metadata.latest import LatestImage
+    from pylogd.protocol.schema import Message
     from pylogd.replication.partition import Partition
 
 logger = logging.getLogger(__name__)
@@ -96,7 +97,7 @@ class _Driver:
         if wake_ms < NEVER_MS:
             self._timer = self._host.loop.call_later(max(wake_ms - now_ms, 1) / 1000, self._next)
 
-    def _answered(self, response: Any, failure: PeerError | None) -> None:
+    def _answered(self, response: Message | None, failure: PeerError | None) -> None:
         if self.closed:
             return
         now_ms = self._host.clock.monotonic_ms()

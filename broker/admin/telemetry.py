@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.metadata.image import CLIENT_METRICS_RESOURCE
 from pylogd.protocol import uuids
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 #: What a subscription's `match` may ask of a client, by name.
 Attributes = Mapping[str, str]
+#: Configs of each subscription, by name.
+Subscriptions = dict[str, dict[str, str]]
 
 INTERVAL_MS_DEFAULT = 300_000
 ALL_METRICS = "*"
@@ -51,7 +53,7 @@ class ClientInstance:
         "terminating",
     )
 
-    def __init__(self, instance_id: bytes, metrics: list[str], interval_ms: int, subscriptions: Any) -> None:
+    def __init__(self, instance_id: bytes, metrics: list[str], interval_ms: int, subscriptions: Subscriptions) -> None:
         self.id = instance_id
         self.metrics = metrics
         self.interval_ms = interval_ms
@@ -145,12 +147,12 @@ class ClientTelemetry:
         self._instances[instance_id] = instance
         return instance
 
-    def _subscriptions(self) -> dict[str, dict[str, str]]:
+    def _subscriptions(self) -> Subscriptions:
         configs = self._metadata.image.configs
         return {name: dict(values) for (kind, name), values in configs.items() if kind == CLIENT_METRICS_RESOURCE}
 
 
-def _match(client: Attributes, instance_id: bytes, subscriptions: dict[str, dict[str, str]]) -> ClientInstance:
+def _match(client: Attributes, instance_id: bytes, subscriptions: Subscriptions) -> ClientInstance:
     attributes = {**client, "client_instance_id": uuids.to_text(instance_id)}
     metrics: set[str] = set()
     interval_ms = INTERVAL_MS_DEFAULT

@@ -15,6 +15,7 @@ from pylogd.rpc import envelope
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
     from pylogd.broker.services import ControllerServices
+    from pylogd.protocol.messages.envelope import EnvelopeRequest
 
 
 def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
@@ -31,7 +32,7 @@ def _services(ctx: RequestContext) -> ControllerServices:
     return cast("ControllerServices", ctx.services)
 
 
-async def _handle_envelope(ctx: RequestContext, request: Any) -> Any:
+async def _handle_envelope(ctx: RequestContext, request: EnvelopeRequest) -> Any:
     from pylogd.protocol.messages.envelope import EnvelopeResponse
 
     controller = _services(ctx).controller

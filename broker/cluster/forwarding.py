@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
+    from pylogd.protocol.schema import Message
 
 
-def handle(ctx: RequestContext, request: Any) -> Awaitable[Any]:
+def handle(ctx: RequestContext, request: Message) -> Awaitable[Any]:
     answer: Awaitable[Any] = ctx.services.channel.forward(request, ctx.version, ctx.caller, ctx.correlation_id)
     return answer

@@ -14,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
@@ -46,13 +46,13 @@ class Unformatted:
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
 
-    async def handle(self, request: Message, version: int, context: ControllerContext) -> Any:
+    async def handle(self, request: Message, version: int, context: ControllerContext) -> Message:
         from pylogd.protocol.messages import describe_cluster as m
 
         if request.API_KEY != ApiKey.DESCRIBE_CLUSTER:
-            return error_response(
-                request, version, ErrorCode.NOT_CONTROLLER, "This node does not belong to a cluster yet."
-            )
+            text = "This node does not belong to a cluster yet."
+            refusal: Message = error_response(request, version, ErrorCode.NOT_CONTROLLER, text)
+            return refusal
         myself = m.DescribeClusterBroker(broker_id=self._node_id)
         return m.DescribeClusterResponse(endpoint_type=_CONTROLLERS, cluster_id="", controller_id=-1, brokers=[myself])
 
