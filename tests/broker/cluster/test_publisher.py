@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pylogd.broker.cluster import publisher
+from pylogd.metadata.delta import ImageDelta
+from pylogd.metadata.image import ClusterImage
+from pylogd.metadata.latest import LatestImage
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (
     create_partitions,
@@ -273,3 +278,65 @@ def test_a_broker_the_controller_forgot_registers_anew(tmp_path: Path, event: st
             assert broker.replicas.get("t", 0).is_leader
 
     asyncio.run(main())
+
+
+class Listener:
+    """Tells what it does, in so many steps as it is told; the step that fails is one of them."""
+
+    def __init__(self, name: str, said: list[str], steps: int = 0, fails: int | None = None) -> None:
+        self.name = name
+        self.said = said
+        self.steps = steps
+        self.fails = fails
+
+    def apply(self, delta: ImageDelta, image: ClusterImage) -> Iterator[partial[None]] | None:
+        self.said.append(self.name)
+        if self.fails == -1:
+            raise RuntimeError("no luck")
+        return (partial(self.take, number) for number in range(self.steps))
+
+    def take(self, number: int) -> None:
+        if number == self.fails:
+            raise RuntimeError("no luck")
+        self.said.append(f"{self.name}{number}")
+
+
+@pytest.mark.parametrize("slice_s", [0.0, 10.0])
+def test_listeners_are_told_in_their_order_whatever_fails(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, slice_s: float
+) -> None:
+    """The next one is told when the steps of the one before are done, in however many turns."""
+    monkeypatch.setattr(publisher, "SLICE_SECONDS", slice_s)
+    said: list[str] = []
+
+    async def main() -> None:
+        told = publisher.MetadataPublisher(asyncio.get_running_loop(), LatestImage())
+        listeners = [Listener("a", said, 3, 1), Listener("b", said), Listener("c", said, 2, -1), Listener("d", said, 2)]
+        await told.start(listeners)
+        assert told.idle
+        await told.stop()
+
+    asyncio.run(main())
+    assert said == ["a", "a0", "a2", "b", "c", "d", "d0", "d1"]
+    assert len(caplog.records) == 2
+
+
+def test_changes_wait_for_those_before_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two changes come while the first is applied in slices: none overtakes another."""
+    monkeypatch.setattr(publisher, "SLICE_SECONDS", 0.0)
+    said: list[str] = []
+
+    async def main() -> None:
+        told = publisher.MetadataPublisher(asyncio.get_running_loop(), LatestImage())
+        await told.start([Listener("a", said, 2), Listener("b", said, 1)])
+        said.clear()
+        for broker_id in (1, 2):
+            delta = ImageDelta()
+            delta.brokers[broker_id] = None
+            told._publish(delta)
+        assert said == ["a", "a0"], "one step per turn of the loop"
+        while not told.idle:
+            await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert said == ["a", "a0", "a1", "b", "b0"] * 2
