@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 from collections.abc import Awaitable, Callable
 from enum import IntEnum
 from random import Random, SystemRandom
@@ -17,19 +16,17 @@ from typing import TYPE_CHECKING
 from pylogd.broker.admin.log_configs import LogConfigs
 from pylogd.broker.broker_role import BrokerRole
 from pylogd.broker.cluster import controller_listener
-from pylogd.broker.cluster.controller_assembly import build_controller, build_driver, controller_endpoints
+from pylogd.broker.cluster.controller_assembly import build_driver
 from pylogd.broker.cluster.formatting import Directories, Formatter
 from pylogd.broker.cluster.joining import Unformatted, find_cluster
-from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.cluster.publisher import MetadataPublisher
-from pylogd.broker.cluster.registration import register_controller
+from pylogd.broker.controller_role import ControllerRole
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
 from pylogd.broker.services import ControllerServices
 from pylogd.config.host import Host
 from pylogd.config.listeners import Endpoint
 from pylogd.metadata.latest import LatestImage
-from pylogd.protocol import uuids
 from pylogd.rpc.controller_channel import LocalController, RoutedChannel
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
@@ -42,12 +39,8 @@ from pylogd.storage.directories.manager_settings import ManagerSettings
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig
     from pylogd.controller.driver import QuorumDriver
-    from pylogd.controller.service import Controller
 
 logger = logging.getLogger(__name__)
-
-#: How long a controller that has just joined waits for its place among the voters before it says that it is ready.
-_VOTE_WAIT_S = 15
 
 Stop = Callable[[], Awaitable[None] | None]
 
@@ -70,6 +63,8 @@ class Stage(IntEnum):
 
 
 class Node:
+    """What both roles have, and the roles, which are made when the node is formatted."""
+
     def __init__(
         self,
         config: BrokerConfig,
@@ -113,10 +108,10 @@ class Node:
             chance=chance,
             on_directory_failure=self._directory_failed,
         )
-        #: This node's part in the quorum, as voter or observer; None until the node is formatted.
+        #: This node's part in the quorum, as voter or observer.
         self.driver: QuorumDriver | None = None
-        #: The roles of this node, when they start.
-        self.controller: Controller | None = None
+        #: None until it starts, and where it is not asked for.
+        self.controller: ControllerRole | None = None
         self.broker: BrokerRole | None = None
         #: Done when the node cannot go on; whoever runs it stops it then.
         self.failure: asyncio.Future[str] = loop.create_future()
@@ -158,8 +153,8 @@ class Node:
             driver, channel = self._observe(directories)
         if config.is_broker:
             await self._start_broker(driver, channel)
-        if config.is_controller and joined:
-            await _await_vote(driver)
+        if self.controller is not None and joined:
+            await self.controller.await_vote()
 
     def _bind(self) -> None:
         """Take the ports before anything is written: a port in use is the most common reason of a failed start."""
@@ -177,38 +172,23 @@ class Node:
         self._stops[Stage.LISTENERS] = self.server.close
 
     async def _start_controller(self, directories: Directories) -> tuple[QuorumDriver, RoutedChannel]:
-        config, host = self.config, self.host
-        bound = {name: listener.port for name, listener in self.server.listeners.items()}
-        endpoints = controller_endpoints(config, socket.gethostname(), bound)
-        controller = self.controller = build_controller(
-            host,
+        controller = self.controller = ControllerRole(
+            self.host,
+            self.controller_services,
+            self.server,
             cluster_id=self.cluster_id,
-            directory_id=directories.ids[config.metadata_log_dir],
-            endpoints=endpoints,
-            new_uuid=self._new_uuid,
+            directory_id=directories.ids[self.config.metadata_log_dir],
             on_failure=self._quorum_failed,
             own_incarnation_id=lambda: self.incarnation_id,
         )
         driver = self.driver = controller.driver
-        self.controller_services.controller = controller
-        self.server.connection_listeners.append(controller.connection_closed)
         self._stops[Stage.QUORUM] = controller.stop
         await controller.start()
         # The other voters must be able to ask for votes before there can be a leader to register with.
         self._serve_controller()
         driver.subscribe(self.publisher)
-        channel = self._route(driver, LocalChannel(controller))
-        registering = register_controller(channel, config.node_id, self._new_uuid(), endpoints)
-        if driver.is_leader:
-            await registering
-        else:
-            task = host.loop.create_task(registering)
-
-            def stop() -> Awaitable[None]:
-                task.cancel()
-                return controller.stop()
-
-            self._stops[Stage.QUORUM] = stop
+        channel = self._route(driver, controller.channel)
+        await controller.register(channel)
         return driver, channel
 
     def _route(self, driver: QuorumDriver, local: LocalController | None = None) -> RoutedChannel:
@@ -315,20 +295,7 @@ class Node:
         elif directory.id is not None and self.broker is not None:
             self.broker.directory_failed(directory.id)
 
-    def _new_uuid(self) -> bytes:
-        """A random (version 4) id that is not one of Kafka's reserved ones."""
-        return uuids.version_4(self.host.chance.randbytes(16))
-
 
 def _asked(config: BrokerConfig, key: str) -> int:
     """A size somebody has set, or -1."""
     return config[key] if config.is_set(key) else -1
-
-
-async def _await_vote(driver: QuorumDriver) -> None:
-    """A new controller is ready when it votes: until then the cluster cannot do without those that already do."""
-    for _ in range(_VOTE_WAIT_S * 20):
-        if driver.is_voter:
-            return
-        await asyncio.sleep(0.05)
-    logger.warning("this controller does not vote yet; the quorum is %s", driver.voter_ids)
