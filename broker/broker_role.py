@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
 
 class BrokerRole:
+    """Everything a broker has and a controller has not. `quorum` is this node's part in it, maybe as an observer."""
+
     def __init__(
         self,
         host: Host,
@@ -152,8 +154,8 @@ class BrokerRole:
             self.broker_configs,
             # Before partitions come to fetchers, these know where the leaders are.
             self.fetchers,
-            # A leadership that is won or lost the partition itself tells its coordinator, in the same step: a shard
-            # that is led no longer must not answer until its listener's turn has come.
+            # A partition tells its coordinator of a leadership itself, in the step in which it is won or lost: a shard
+            # that is no longer led stops to answer then, and not only when it is the coordinators' turn.
             self.hosted_replicas,
             self.topic_configs,
             # Their shards are those of the roles that the replicas have now.

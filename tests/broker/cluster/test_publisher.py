@@ -340,3 +340,20 @@ def test_changes_wait_for_those_before_them(monkeypatch: pytest.MonkeyPatch) -> 
 
     asyncio.run(main())
     assert said == ["a", "a0", "a1", "b", "b0"] * 2
+
+
+def test_between_changes_the_loop_has_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where nobody returns steps: many changes that gathered are not told in one go."""
+    monkeypatch.setattr(publisher, "SLICE_SECONDS", 0.0)
+    said: list[str] = []
+
+    async def main() -> None:
+        told = publisher.MetadataPublisher(asyncio.get_running_loop(), LatestImage())
+        listeners = [Listener("a", said), Listener("b", said)]
+        told._untold.extend((listener, delta) for delta in (ImageDelta(), ImageDelta()) for listener in listeners)
+        assert not told._run_slice()
+        assert said == ["a", "b"]
+        assert told._run_slice()
+
+    asyncio.run(main())
+    assert said == ["a", "b"] * 2
