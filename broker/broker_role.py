@@ -100,9 +100,8 @@ class BrokerRole:
             offsets=self.groups.shards,
             peers=Peers(host, metadata.address, "markers"),
         )
-        self.verifier = TransactionVerifier(
-            host, metadata, self.transactions, Peers(host, metadata.address, "add-partitions")
-        )
+        coordinators = Peers(host, metadata.address, "add-partitions")
+        self.verifier = TransactionVerifier(host, metadata, self.transactions, coordinators)
         self.broker_configs = BrokerConfigs(host, metadata, logs, log_configs)
         self.topic_configs = TopicConfigs(metadata, logs, log_configs)
         self.assignment = DirectoryAssignment(host, channel, broker_epoch)
