@@ -14,8 +14,21 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from pylogd.metadata import feature_levels
+from pylogd.metadata.access import AccessImage
 from pylogd.metadata.delta import ImageDelta, Resource
-from pylogd.metadata.registrations import Broker, Endpoint, Partition, Topic, merge_partition, partition_from_record
+from pylogd.metadata.registrations import (
+    Broker,
+    Partition,
+    Topic,
+    broker_from_record,
+    merge_broker,
+    merge_partition,
+    partition_from_record,
+    without_elr,
+)
+from pylogd.metadata.replay_error import ReplayError
+from pylogd.protocol.messages import metadata_records as m
+from pylogd.protocol.schema import Message
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -26,23 +39,17 @@ GROUP_RESOURCE = 32
 QuotaEntity = tuple[tuple[str, str | None], ...]
 
 
-class ReplayError(Exception):
-    """A record does not fit the state before it: the log is not one that a controller wrote."""
-
-
 class ClusterImage:
     """Topics, brokers, controllers, configs, features and the rest, as of `offset` (the last record replayed)."""
 
     __slots__ = (
-        "_handlers",
         "_intern",
         "_tuples",
-        "acls",
+        "access",
         "brokers",
         "colliding",
         "configs",
         "controllers",
-        "delegation_tokens",
         "delta",
         "epoch",
         "features",
@@ -51,7 +58,6 @@ class ClusterImage:
         "offset",
         "pending",
         "quotas",
-        "scram",
         "topics",
         "topics_by_id",
     )
@@ -66,20 +72,17 @@ class ClusterImage:
         #: names with '.' or '_', by the name with every '.' as '_': two of them share their metric names
         self.colliding: dict[str, dict[str, None]] = {}
         self.brokers: dict[int, Broker] = {}
-        self.controllers: dict[int, Any] = {}
+        self.controllers: dict[int, m.RegisterControllerRecord] = {}
         self.configs: dict[Resource, dict[str, str]] = {}
         self.next_producer_id = -1
         self.quotas: dict[QuotaEntity, dict[str, float]] = {}
-        self.scram: dict[tuple[str, int], Any] = {}
-        self.acls: dict[bytes, Any] = {}
-        self.delegation_tokens: dict[str, Any] = {}
+        self.access = AccessImage()
         #: records of a metadata transaction in progress; None outside one
-        self.pending: list[tuple[Any, int]] | None = None
+        self.pending: list[tuple[Message, int]] | None = None
         #: collects what replay changes, when somebody wants to know
         self.delta: ImageDelta | None = None
         self._tuples: dict[tuple[Any, ...], tuple[Any, ...]] = {}
         self._intern: Callable[[tuple[Any, ...]], tuple[Any, ...]] = self._share
-        self._handlers: dict[str, Callable[[Any, int], None]] = {}
 
     def _share(self, value: tuple[Any, ...]) -> tuple[Any, ...]:
         return self._tuples.setdefault(value, value)
@@ -122,42 +125,39 @@ class ClusterImage:
 
     # -- replay
 
-    def replay(self, message: Any, offset: int) -> None:
+    def replay(self, message: Message, offset: int) -> None:
         """Applies one record. Raises ReplayError when it cannot follow what was replayed before it."""
-        name = type(message).__name__
-        if self.pending is not None:
-            if name == "EndTransactionRecord":
-                records, self.pending = self.pending, None
-                for record, at in records:
-                    self._apply(record, at)
-            elif name == "AbortTransactionRecord":
-                self.pending = None
-            elif name == "BeginTransactionRecord":
-                raise ReplayError(f"a metadata transaction begins inside another at offset {offset}")
-            else:
-                self.pending.append((message, offset))
-        elif name == "BeginTransactionRecord":
-            self.pending = []
-        elif name in ("EndTransactionRecord", "AbortTransactionRecord"):
-            raise ReplayError(f"{name} without a metadata transaction at offset {offset}")
-        else:
+        if self.pending is None:
             self._apply(message, offset)
+        elif isinstance(message, m.EndTransactionRecord):
+            records, self.pending = self.pending, None
+            for record, at in records:
+                self._apply(record, at)
+        elif isinstance(message, m.AbortTransactionRecord):
+            self.pending = None
+        elif isinstance(message, m.BeginTransactionRecord):
+            raise ReplayError(f"a metadata transaction begins inside another at offset {offset}")
+        else:
+            self.pending.append((message, offset))
         self.offset = offset
 
-    def _apply(self, message: Any, offset: int) -> None:
-        name = type(message).__name__
-        handler = self._handlers.get(name)
+    def _apply(self, message: Message, offset: int) -> None:
+        handler = _REPLAYED_BY.get(type(message))
         if handler is None:
-            method = _METHODS.get(name)
-            if method is None:
-                raise ReplayError(f"{name} at offset {offset} is not a metadata record this version knows")
-            handler = self._handlers[name] = getattr(self, method)
-        handler(message, offset)
+            name = type(message).__name__
+            raise ReplayError(f"{name} at offset {offset} is not a metadata record this version knows")
+        handler(self, message, offset)
 
-    def _ignore(self, record: Any, offset: int) -> None:
+    def _begin_transaction(self, record: m.BeginTransactionRecord, offset: int) -> None:
+        self.pending = []
+
+    def _end_transaction(self, record: m.EndTransactionRecord | m.AbortTransactionRecord, offset: int) -> None:
+        raise ReplayError(f"{type(record).__name__} without a metadata transaction at offset {offset}")
+
+    def _ignore(self, record: m.NoOpRecord | m.ZkMigrationStateRecord, offset: int) -> None:
         """Records that carry no state: NoOp, and the ZooKeeper migration state of an upgraded cluster."""
 
-    def _topic(self, record: Any, offset: int) -> None:
+    def _topic(self, record: m.TopicRecord, offset: int) -> None:
         topic = Topic(record.name, bytes(record.topic_id))
         if record.name in self.topics:
             raise ReplayError(f"topic {record.name} exists and is created again at offset {offset}")
@@ -174,7 +174,7 @@ class ClusterImage:
             raise ReplayError(f"unknown topic id {topic_id.hex()} at offset {offset}")
         return topic
 
-    def _partition(self, record: Any, offset: int) -> None:
+    def _partition(self, record: m.PartitionRecord, offset: int) -> None:
         topic = self._topic_of(bytes(record.topic_id), offset)
         partition = partition_from_record(record, self._intern)
         index = record.partition_id
@@ -190,7 +190,7 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.partition(topic.id, index)
 
-    def _partition_change(self, record: Any, offset: int) -> None:
+    def _partition_change(self, record: m.PartitionChangeRecord, offset: int) -> None:
         topic = self._topic_of(bytes(record.topic_id), offset)
         current = topic.partition(record.partition_id)
         if current is None:
@@ -199,7 +199,7 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.partition(topic.id, record.partition_id)
 
-    def _remove_topic(self, record: Any, offset: int) -> None:
+    def _remove_topic(self, record: m.RemoveTopicRecord, offset: int) -> None:
         topic = self._topic_of(bytes(record.topic_id), offset)
         del self.topics_by_id[topic.id]
         del self.topics[topic.name]
@@ -213,7 +213,7 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.topic_deleted(topic)
 
-    def _clear_elr(self, record: Any, offset: int) -> None:
+    def _clear_elr(self, record: m.ClearElrRecord, offset: int) -> None:
         if record.topic_name:
             named = self.topics.get(record.topic_name)
             if named is None:
@@ -224,21 +224,11 @@ class ClusterImage:
         for topic in topics:
             for index, current in enumerate(topic.partitions):
                 if current is not None and (current.elr or current.last_known_elr):
-                    topic.partitions[index] = Partition(
-                        current.replicas,
-                        current.directories,
-                        current.isr,
-                        current.leader,
-                        current.leader_epoch,
-                        current.partition_epoch + 1,
-                        current.leader_recovery_state,
-                        current.removing,
-                        current.adding,
-                    )
+                    topic.partitions[index] = without_elr(current)
                     if self.delta is not None:
                         self.delta.partition(topic.id, index)
 
-    def _config(self, record: Any, offset: int) -> None:
+    def _config(self, record: m.ConfigRecord, offset: int) -> None:
         resource = (record.resource_type, record.resource_name)
         values = self.configs.get(resource)
         if record.value is None:
@@ -253,7 +243,7 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.configs[resource] = None
 
-    def _feature_level(self, record: Any, offset: int) -> None:
+    def _feature_level(self, record: m.FeatureLevelRecord, offset: int) -> None:
         if record.name == feature_levels.METADATA_VERSION:
             self.metadata_version = record.feature_level
         elif record.name == feature_levels.KRAFT_VERSION:
@@ -265,22 +255,8 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.features = True
 
-    def _register_broker(self, record: Any, offset: int) -> None:
-        cordoned = record.cordoned_log_dirs
-        self.brokers[record.broker_id] = Broker(
-            record.broker_id,
-            record.broker_epoch,
-            bytes(record.incarnation_id),
-            {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
-            {f.name: (f.min_supported_version, f.max_supported_version) for f in record.features},
-            record.rack,
-            record.fenced,
-            record.in_controlled_shutdown,
-            tuple(map(bytes, record.log_dirs)),
-            None if cordoned is None else tuple(map(bytes, cordoned)),
-            record.is_migrating_zk_broker,
-            offset,
-        )
+    def _register_broker(self, record: m.RegisterBrokerRecord, offset: int) -> None:
+        self.brokers[record.broker_id] = broker_from_record(record, offset)
         if self.delta is not None:
             self.delta.brokers[record.broker_id] = None
 
@@ -290,47 +266,37 @@ class ClusterImage:
             raise ReplayError(f"no broker {broker_id} with epoch {epoch} at offset {offset}")
         return broker
 
-    def _change_broker(self, broker: Broker, **changes: Any) -> None:
-        self.brokers[broker.id] = broker.replace(**changes)
+    def _change_broker(self, broker: Broker) -> None:
+        self.brokers[broker.id] = broker
         if self.delta is not None:
             self.delta.brokers[broker.id] = None
 
-    def _broker_change(self, record: Any, offset: int) -> None:
-        broker = self._broker_of(record.broker_id, record.broker_epoch, offset)
-        changes: dict[str, Any] = {}
-        if record.fenced:
-            changes["fenced"] = record.fenced > 0
-        if record.in_controlled_shutdown:
-            changes["in_controlled_shutdown"] = True
-        if record.log_dirs:
-            changes["directories"] = tuple(map(bytes, record.log_dirs))
-        if record.cordoned_log_dirs is not None:
-            changes["cordoned_directories"] = tuple(map(bytes, record.cordoned_log_dirs))
-        self._change_broker(broker, **changes)
+    def _broker_change(self, record: m.BrokerRegistrationChangeRecord, offset: int) -> None:
+        self._change_broker(merge_broker(self._broker_of(record.broker_id, record.broker_epoch, offset), record))
 
-    def _fence_broker(self, record: Any, offset: int) -> None:
-        self._change_broker(self._broker_of(record.id, record.epoch, offset), fenced=True)
+    def _fence_broker(self, record: m.FenceBrokerRecord, offset: int) -> None:
+        self._change_broker(self._broker_of(record.id, record.epoch, offset).replace(fenced=True))
 
-    def _unfence_broker(self, record: Any, offset: int) -> None:
-        self._change_broker(self._broker_of(record.id, record.epoch, offset), fenced=False)
+    def _unfence_broker(self, record: m.UnfenceBrokerRecord, offset: int) -> None:
+        self._change_broker(self._broker_of(record.id, record.epoch, offset).replace(fenced=False))
 
-    def _unregister_broker(self, record: Any, offset: int) -> None:
+    def _unregister_broker(self, record: m.UnregisterBrokerRecord, offset: int) -> None:
         self._broker_of(record.broker_id, record.broker_epoch, offset)
         del self.brokers[record.broker_id]
         if self.delta is not None:
             self.delta.brokers[record.broker_id] = None
 
-    def _register_controller(self, record: Any, offset: int) -> None:
+    def _register_controller(self, record: m.RegisterControllerRecord, offset: int) -> None:
         self.controllers[record.controller_id] = record
         if self.delta is not None:
             self.delta.controllers = True
 
-    def _producer_ids(self, record: Any, offset: int) -> None:
+    def _producer_ids(self, record: m.ProducerIdsRecord, offset: int) -> None:
         self.next_producer_id = record.next_producer_id
         if self.delta is not None:
             self.delta.producer_ids = True
 
-    def _client_quota(self, record: Any, offset: int) -> None:
+    def _client_quota(self, record: m.ClientQuotaRecord, offset: int) -> None:
         entity = tuple(sorted(((e.entity_type, e.entity_name) for e in record.entity), key=lambda item: item[0]))
         if record.remove:
             values = self.quotas.get(entity)
@@ -343,33 +309,8 @@ class ClusterImage:
         if self.delta is not None:
             self.delta.quotas = True
 
-    def _scram(self, record: Any, offset: int) -> None:
-        self.scram[(record.name, record.mechanism)] = record
-        self._access_changed()
-
-    def _remove_scram(self, record: Any, offset: int) -> None:
-        if self.scram.pop((record.name, record.mechanism), None) is None:
-            raise ReplayError(f"no SCRAM credential of {record.name} to remove at offset {offset}")
-        self._access_changed()
-
-    def _acl(self, record: Any, offset: int) -> None:
-        self.acls[bytes(record.id)] = record
-        self._access_changed()
-
-    def _remove_acl(self, record: Any, offset: int) -> None:
-        if self.acls.pop(bytes(record.id), None) is None:
-            raise ReplayError(f"no ACL {bytes(record.id).hex()} to remove at offset {offset}")
-        self._access_changed()
-
-    def _token(self, record: Any, offset: int) -> None:
-        self.delegation_tokens[record.token_id] = record
-        self._access_changed()
-
-    def _remove_token(self, record: Any, offset: int) -> None:
-        self.delegation_tokens.pop(record.token_id, None)
-        self._access_changed()
-
-    def _access_changed(self) -> None:
+    def _access(self, record: Message, offset: int) -> None:
+        self.access.replay(record, offset)
         if self.delta is not None:
             self.delta.access = True
 
@@ -386,8 +327,10 @@ class ClusterImage:
         copy.colliding = {name: dict(names) for name, names in self.colliding.items()}
         copy.configs = {resource: dict(values) for resource, values in self.configs.items()}
         copy.quotas = {entity: dict(values) for entity, values in self.quotas.items()}
-        for name in ("features", "brokers", "controllers", "scram", "acls", "delegation_tokens"):
-            setattr(copy, name, dict(getattr(self, name)))
+        copy.features = dict(self.features)
+        copy.brokers = dict(self.brokers)
+        copy.controllers = dict(self.controllers)
+        copy.access = self.access.freeze()
         copy.pending = None if self.pending is None else list(self.pending)
         return copy
 
@@ -408,34 +351,36 @@ _STATE = (
     "configs",
     "next_producer_id",
     "quotas",
-    "scram",
-    "acls",
-    "delegation_tokens",
+    "access",
     "pending",
 )
 
-_METHODS: dict[str, str] = {
-    "RegisterBrokerRecord": "_register_broker",
-    "UnregisterBrokerRecord": "_unregister_broker",
-    "TopicRecord": "_topic",
-    "PartitionRecord": "_partition",
-    "ConfigRecord": "_config",
-    "PartitionChangeRecord": "_partition_change",
-    "FenceBrokerRecord": "_fence_broker",
-    "UnfenceBrokerRecord": "_unfence_broker",
-    "RemoveTopicRecord": "_remove_topic",
-    "DelegationTokenRecord": "_token",
-    "UserScramCredentialRecord": "_scram",
-    "FeatureLevelRecord": "_feature_level",
-    "ClientQuotaRecord": "_client_quota",
-    "ProducerIdsRecord": "_producer_ids",
-    "BrokerRegistrationChangeRecord": "_broker_change",
-    "AccessControlEntryRecord": "_acl",
-    "RemoveAccessControlEntryRecord": "_remove_acl",
-    "NoOpRecord": "_ignore",
-    "ZkMigrationStateRecord": "_ignore",
-    "RemoveUserScramCredentialRecord": "_remove_scram",
-    "RemoveDelegationTokenRecord": "_remove_token",
-    "RegisterControllerRecord": "_register_controller",
-    "ClearElrRecord": "_clear_elr",
+#: What replays each record, by its class.
+_REPLAYED_BY: dict[type[Message], Callable[[ClusterImage, Any, int], None]] = {
+    m.RegisterBrokerRecord: ClusterImage._register_broker,
+    m.UnregisterBrokerRecord: ClusterImage._unregister_broker,
+    m.TopicRecord: ClusterImage._topic,
+    m.PartitionRecord: ClusterImage._partition,
+    m.ConfigRecord: ClusterImage._config,
+    m.PartitionChangeRecord: ClusterImage._partition_change,
+    m.FenceBrokerRecord: ClusterImage._fence_broker,
+    m.UnfenceBrokerRecord: ClusterImage._unfence_broker,
+    m.RemoveTopicRecord: ClusterImage._remove_topic,
+    m.DelegationTokenRecord: ClusterImage._access,
+    m.UserScramCredentialRecord: ClusterImage._access,
+    m.FeatureLevelRecord: ClusterImage._feature_level,
+    m.ClientQuotaRecord: ClusterImage._client_quota,
+    m.ProducerIdsRecord: ClusterImage._producer_ids,
+    m.BrokerRegistrationChangeRecord: ClusterImage._broker_change,
+    m.AccessControlEntryRecord: ClusterImage._access,
+    m.RemoveAccessControlEntryRecord: ClusterImage._access,
+    m.NoOpRecord: ClusterImage._ignore,
+    m.ZkMigrationStateRecord: ClusterImage._ignore,
+    m.RemoveUserScramCredentialRecord: ClusterImage._access,
+    m.BeginTransactionRecord: ClusterImage._begin_transaction,
+    m.EndTransactionRecord: ClusterImage._end_transaction,
+    m.AbortTransactionRecord: ClusterImage._end_transaction,
+    m.RemoveDelegationTokenRecord: ClusterImage._access,
+    m.RegisterControllerRecord: ClusterImage._register_controller,
+    m.ClearElrRecord: ClusterImage._clear_elr,
 }

@@ -15,57 +15,27 @@ from pylogd.protocol import batch as batches
 from pylogd.protocol.codec import decode, decoder, encode
 from pylogd.protocol.control import ControlType, control_key, control_type
 from pylogd.protocol.errors import ProtocolError
+from pylogd.protocol.messages import control_records
+from pylogd.protocol.messages.metadata_records import METADATA_RECORDS
+from pylogd.protocol.schema import Message
 
 FRAME_VERSION = 1
 
 #: What a decision returns and a log takes: a message and the version to write it at.
 VersionedRecord = tuple[Any, int]
 
-API_KEYS: dict[str, int] = {
-    "RegisterBrokerRecord": 0,
-    "UnregisterBrokerRecord": 1,
-    "TopicRecord": 2,
-    "PartitionRecord": 3,
-    "ConfigRecord": 4,
-    "PartitionChangeRecord": 5,
-    "FenceBrokerRecord": 7,
-    "UnfenceBrokerRecord": 8,
-    "RemoveTopicRecord": 9,
-    "DelegationTokenRecord": 10,
-    "UserScramCredentialRecord": 11,
-    "FeatureLevelRecord": 12,
-    "ClientQuotaRecord": 14,
-    "ProducerIdsRecord": 15,
-    "BrokerRegistrationChangeRecord": 17,
-    "AccessControlEntryRecord": 18,
-    "RemoveAccessControlEntryRecord": 19,
-    "NoOpRecord": 20,
-    "ZkMigrationStateRecord": 21,
-    "RemoveUserScramCredentialRecord": 22,
-    "BeginTransactionRecord": 23,
-    "EndTransactionRecord": 24,
-    "AbortTransactionRecord": 25,
-    "RemoveDelegationTokenRecord": 26,
-    "RegisterControllerRecord": 27,
-    "ClearElrRecord": 28,
-}
-_NAMES = {key: name for name, key in API_KEYS.items()}
 
-
-def record_class(api_key: int) -> type[Any]:
+def record_class(api_key: int) -> type[Message]:
     """The message class of a record type."""
-    from pylogd.protocol.messages import metadata_records
-
-    name = _NAMES.get(api_key)
-    if name is None:
+    cls = METADATA_RECORDS.get(api_key)
+    if cls is None:
         raise ProtocolError(f"unknown metadata record type {api_key}")
-    cls: type[Any] = getattr(metadata_records, name)
     return cls
 
 
-def encode_record(message: Any, version: int) -> bytes:
+def encode_record(message: Message, version: int) -> bytes:
     """The value of one metadata record. Api keys and versions below 128 are their own varints."""
-    return bytes((FRAME_VERSION, API_KEYS[type(message).__name__], version)) + encode(message, version)
+    return bytes((FRAME_VERSION, message.API_KEY, version)) + encode(message, version)
 
 
 def _unsigned_varint(data: bytes, pos: int, what: str) -> tuple[int, int]:
@@ -134,24 +104,19 @@ class ControlRecord:
         self.message = message
 
 
-def _control_class(kind: ControlType) -> type[Any] | None:
-    from pylogd.protocol.messages import control_records
-
-    names = {
-        ControlType.LEADER_CHANGE: "LeaderChangeMessage",
-        ControlType.SNAPSHOT_HEADER: "SnapshotHeaderRecord",
-        ControlType.SNAPSHOT_FOOTER: "SnapshotFooterRecord",
-        ControlType.KRAFT_VERSION: "KRaftVersionRecord",
-        ControlType.KRAFT_VOTERS: "VotersRecord",
-    }
-    name = names.get(kind)
-    return None if name is None else getattr(control_records, name)
+_CONTROL_CLASSES: dict[ControlType, type[Message]] = {
+    ControlType.LEADER_CHANGE: control_records.LeaderChangeMessage,
+    ControlType.SNAPSHOT_HEADER: control_records.SnapshotHeaderRecord,
+    ControlType.SNAPSHOT_FOOTER: control_records.SnapshotFooterRecord,
+    ControlType.KRAFT_VERSION: control_records.KRaftVersionRecord,
+    ControlType.KRAFT_VOTERS: control_records.VotersRecord,
+}
 
 
 def decode_control(key: bytes | None, value: bytes | None) -> ControlRecord:
     """The first field of every control message is its own version, so it is read to know how to read the rest."""
     kind = control_type(key)
-    cls = _control_class(kind)
+    cls = _CONTROL_CLASSES.get(kind)
     if cls is None or value is None:
         return ControlRecord(kind, None)
     if len(value) < 2:

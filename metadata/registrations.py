@@ -7,9 +7,17 @@ shared through an intern table by whoever builds them.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.protocol.uuids import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.metadata_records import (
+        BrokerRegistrationChangeRecord,
+        PartitionChangeRecord,
+        PartitionRecord,
+        RegisterBrokerRecord,
+    )
 
 NO_LEADER = -1
 NO_LEADER_CHANGE = -2
@@ -107,7 +115,7 @@ def _directories(directories: Sequence[bytes] | None, replicas: int) -> tuple[by
     return tuple(map(bytes, directories))
 
 
-def partition_from_record(record: Any, intern: Intern) -> Partition:
+def partition_from_record(record: PartitionRecord, intern: Intern) -> Partition:
     """The partition a PartitionRecord creates."""
     return Partition(
         intern(tuple(record.replicas)),
@@ -124,7 +132,7 @@ def partition_from_record(record: Any, intern: Intern) -> Partition:
     )
 
 
-def merge_partition(current: Partition, record: Any, intern: Intern) -> Partition:
+def merge_partition(current: Partition, record: PartitionChangeRecord, intern: Intern) -> Partition:
     """What a PartitionChangeRecord makes of ``current``: fields left out stay, any leader field bumps the epoch."""
 
     def changed(value: Sequence[int] | None, otherwise: tuple[int, ...]) -> tuple[int, ...]:
@@ -149,6 +157,21 @@ def merge_partition(current: Partition, record: Any, intern: Intern) -> Partitio
         changed(record.adding_replicas, current.adding),
         changed(record.eligible_leader_replicas, current.elr),
         changed(record.last_known_elr, current.last_known_elr),
+    )
+
+
+def without_elr(current: Partition) -> Partition:
+    """What a ClearElrRecord makes of ``current``."""
+    return Partition(
+        current.replicas,
+        current.directories,
+        current.isr,
+        current.leader,
+        current.leader_epoch,
+        current.partition_epoch + 1,
+        current.leader_recovery_state,
+        current.removing,
+        current.adding,
     )
 
 
@@ -284,3 +307,36 @@ class Broker:
         values = {name: getattr(self, name) for name in self.__slots__ if name != "id"}
         values.update(changes)
         return Broker(self.id, **values)
+
+
+def broker_from_record(record: RegisterBrokerRecord, offset: int) -> Broker:
+    """The broker a RegisterBrokerRecord at ``offset`` creates."""
+    cordoned = record.cordoned_log_dirs
+    return Broker(
+        record.broker_id,
+        record.broker_epoch,
+        bytes(record.incarnation_id),
+        {e.name: Endpoint(e.name, e.host, e.port, e.security_protocol) for e in record.end_points},
+        {f.name: (f.min_supported_version, f.max_supported_version) for f in record.features},
+        record.rack,
+        record.fenced,
+        record.in_controlled_shutdown,
+        tuple(map(bytes, record.log_dirs)),
+        None if cordoned is None else tuple(map(bytes, cordoned)),
+        record.is_migrating_zk_broker,
+        offset,
+    )
+
+
+def merge_broker(current: Broker, record: BrokerRegistrationChangeRecord) -> Broker:
+    """What a BrokerRegistrationChangeRecord makes of ``current``: fields left out stay."""
+    changes: dict[str, Any] = {}
+    if record.fenced:
+        changes["fenced"] = record.fenced > 0
+    if record.in_controlled_shutdown:
+        changes["in_controlled_shutdown"] = True
+    if record.log_dirs:
+        changes["directories"] = tuple(map(bytes, record.log_dirs))
+    if record.cordoned_log_dirs is not None:
+        changes["cordoned_directories"] = tuple(map(bytes, record.cordoned_log_dirs))
+    return current.replace(**changes)

@@ -157,9 +157,8 @@ def image_records(image: ClusterImage) -> Iterator[VersionedRecord]:
             yield m.ClientQuotaRecord(entity=parts, key=key, value=quota, remove=False), 0
     if image.next_producer_id >= 0:
         yield m.ProducerIdsRecord(broker_id=-1, broker_epoch=-1, next_producer_id=image.next_producer_id), 0
-    for kept in (image.acls, image.scram, image.delegation_tokens):
-        for record in kept.values():
-            yield record, 0
+    for kept in image.access.records():
+        yield kept, 0
 
 
 def snapshot_batches(

@@ -18,7 +18,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Protocol
 
-from pylogd.metadata.delta import ImageDelta, difference
+from pylogd.metadata.delta import ImageDelta
+from pylogd.metadata.difference import difference
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.record_batches import decode_batches
