@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from pylogd.config.values import Values
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, State
 from pylogd.coordinators.groups.classic.classic_protocol import Caller, ClassicProtocol
+from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
 from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.groups.consumer.classic_members import ClassicMembers
+from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
 from pylogd.coordinators.groups.consumer.describe import describe
-from pylogd.coordinators.groups.group import CLASSIC, CONSUMER, UNKNOWN_MEMBER
+from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
 from pylogd.coordinators.groups.offsets import CommittedOffset, Offsets
 from pylogd.coordinators.shard.effects import Effects, WriteRefused
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord
@@ -55,10 +57,11 @@ class GroupState:
 
     def __init__(self, config: Values, new_id: Callable[[], str], metadata: LatestImage) -> None:
         self.config = config
-        self.groups: dict[str, Any] = {}
+        self.groups: dict[str, Group] = {}
         self.offsets = Offsets()
-        self.classic = ClassicProtocol(self.groups, config, new_id)
-        self.consumer = ConsumerProtocol(self.groups, self.classic, config, metadata, new_id)
+        self.rebalancing = Rebalancing(self.groups, config)
+        self.classic = ClassicProtocol(self.groups, self.rebalancing, config, new_id)
+        self.consumer = ConsumerProtocol(self.groups, self.rebalancing, config, metadata, new_id)
         self.classic_members = ClassicMembers(self.consumer)
 
     # -- replay
@@ -88,9 +91,9 @@ class GroupState:
 
     def loaded(self, effects: Effects) -> None:
         for group in tuple(self.groups.values()):
-            if group.kind == CLASSIC:
-                self.classic.loaded(effects, group)
-            else:
+            if isinstance(group, ClassicGroup):
+                self.rebalancing.loaded(effects, group)
+            elif isinstance(group, ConsumerGroup):
                 self.consumer.loaded(effects, group)
         self._schedule_expiry(effects)
 
@@ -150,13 +153,13 @@ class GroupState:
         else:
             self.classic.leave(effects, reply, request)
 
-    def _consumer_group(self, group_id: str) -> Any:
+    def _consumer_group(self, group_id: str) -> ConsumerGroup | None:
         group = self.groups.get(group_id)
-        return group if group is not None and group.kind == CONSUMER else None
+        return group if isinstance(group, ConsumerGroup) else None
 
     # -- offsets
 
-    def find(self, group_id: str) -> Any:
+    def find(self, group_id: str) -> Group:
         group = self.groups.get(group_id)
         if group is None:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
@@ -175,7 +178,7 @@ class GroupState:
             )
             if check is not None:
                 _check_each(check, commits)
-            if group.kind == CLASSIC and group.members:
+            if isinstance(group, ClassicGroup) and group.members:
                 self.classic.committed(effects, group, request.member_id)
         elif generation >= 0:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION)
@@ -313,7 +316,7 @@ class GroupState:
 
     def _described(self, group_id: str, version: int) -> DescribedGroup:
         group = self.groups.get(group_id)
-        if group is None or group.kind != CLASSIC:
+        if not isinstance(group, ClassicGroup):
             gone = DescribedGroup(group_id=group_id, group_state=State.DEAD.value)
             if version >= 6:
                 what = "not found" if group is None else "is not a classic group"

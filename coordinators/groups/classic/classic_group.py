@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable
 from enum import StrEnum
 from struct import Struct
 from struct import error as StructError
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.coordinators.groups.group import CLASSIC
 from pylogd.coordinators.shard.key_placement import hash_map_order
@@ -26,12 +26,14 @@ from pylogd.protocol.messages import group_records as records
 
 if TYPE_CHECKING:
     from pylogd.coordinators.groups.offsets import CommittedOffset
-    from pylogd.coordinators.shard.effects import Effects
+    from pylogd.coordinators.shard.effects import Effects, Reply
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 GROUP_METADATA_VERSION = 3
 #: (name, metadata) in the order of the member's preference
 Protocols = list[tuple[str, bytes]]
+#: Key, value and the value's version.
+GroupRecord = tuple[records.GroupMetadataKey, records.GroupMetadataValue, int]
 
 _INT16 = Struct(">h").unpack_from
 _INT32 = Struct(">i").unpack_from
@@ -110,8 +112,8 @@ class ClassicGroup:
         self.pending_join: dict[str, None] = {}
         self.pending_sync: dict[str, None] = {}
         #: Parked requests by member.
-        self.awaiting_join: dict[str, Any] = {}
-        self.awaiting_sync: dict[str, Any] = {}
+        self.awaiting_join: dict[str, Reply] = {}
+        self.awaiting_sync: dict[str, Reply] = {}
         self._support: dict[str, int] = {}
         #: None: not a consumer group, or its metadata cannot be read.
         self.subscribed_topics: set[str] | None = None
@@ -119,7 +121,7 @@ class ClassicGroup:
 
     # -- durable state
 
-    def record(self, assignments: dict[str, bytes], now_ms: int | None = None) -> tuple[Any, Any, int]:
+    def record(self, assignments: dict[str, bytes], now_ms: int | None = None) -> GroupRecord:
         """The group as it is, for `Effects.write`."""
         members = [
             records.MemberMetadata(
@@ -144,7 +146,7 @@ class ClassicGroup:
         )
         return records.GroupMetadataKey(group=self.group_id), value, GROUP_METADATA_VERSION
 
-    def restore(self, value: Any) -> None:
+    def restore(self, value: records.GroupMetadataValue) -> None:
         """Become what a record says. A live member keeps its protocols: the record has only the chosen one."""
         known, self.members, self.static, self._support = self.members, {}, {}, {}
         self.protocol_type = value.protocol_type or None
@@ -160,7 +162,8 @@ class ClassicGroup:
                 stored.client_host,
                 stored.session_timeout if timeout_ms == -1 else timeout_ms,
                 stored.session_timeout,
-                [(value.protocol, bytes(stored.subscription))],
+                # Only a group without members has no protocol.
+                [(value.protocol, bytes(stored.subscription))],  # type: ignore[list-item]
                 bytes(stored.assignment),
             )
             before = known.get(member.member_id)
@@ -188,7 +191,7 @@ class ClassicGroup:
         for name in dict.fromkeys(name for name, _ in protocols):
             support[name] = support.get(name, 0) + by
 
-    def add(self, member: Member, protocol_type: str, reply: Any) -> None:
+    def add(self, member: Member, protocol_type: str, reply: Reply) -> None:
         if not self.members:
             self.protocol_type = protocol_type
         self.insert(member)

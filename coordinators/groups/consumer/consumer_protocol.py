@@ -42,7 +42,8 @@ from pylogd.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.classic.classic_protocol import Caller, ClassicProtocol
+    from pylogd.coordinators.groups.classic.classic_protocol import Caller
+    from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
     from pylogd.coordinators.groups.consumer.migration import Migration
     from pylogd.coordinators.shard.effects import Effects
     from pylogd.metadata.delta import ImageDelta
@@ -68,13 +69,13 @@ class ConsumerProtocol:
     def __init__(
         self,
         groups: dict[str, Any],
-        classic: ClassicProtocol,
+        rebalancing: Rebalancing,
         config: Values,
         metadata: LatestImage,
         new_id: Callable[[], str],
     ) -> None:
         self.groups = groups
-        self.classic = classic
+        self.rebalancing = rebalancing
         self.config = config
         self.metadata = metadata
         self.new_id = new_id

@@ -155,10 +155,10 @@ class Migration:
             self._rebalance(effects, group.group_id, "the assignment of the consumer group was stale")
 
     def _rebalance(self, effects: Effects, group_id: str, reason: str) -> None:
-        classic = self._protocol.classic
-        group = classic.find(group_id)
+        rebalancing = self._protocol.rebalancing
+        group = rebalancing.find(group_id)
         if group is not None and group.can_rebalance:
-            classic.prepare_rebalance(effects, group, reason)
+            rebalancing.prepare(effects, group, reason)
 
     def _write_downgrade(self, effects: Effects, group: ConsumerGroup, members: list[Member]) -> None:
         group_id = group.group_id
@@ -190,7 +190,7 @@ class Migration:
         # The record knows only the chosen protocol of each member; the group remembers the others.
         self._protocol.groups[group_id] = classic
         effects.write(*classic.record(assignments))
-        self._protocol.classic.loaded(effects, classic)
+        self._protocol.rebalancing.loaded(effects, classic)
         logger.info("group %s moves from the consumer to the classic protocol", group_id)
 
 
