@@ -10,10 +10,10 @@ from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, State
 from pylogd.coordinators.groups.classic.classic_protocol import Caller, ClassicProtocol
 from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
 from pylogd.coordinators.groups.commits import Commit
-from pylogd.coordinators.groups.consumer.classic_members import ClassicMembers
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
 from pylogd.coordinators.groups.consumer.describe import describe
+from pylogd.coordinators.groups.consumer.migration.classic_members import ClassicMembers
 from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
 from pylogd.coordinators.groups.offsets import CommittedOffset, Offsets
 from pylogd.coordinators.shard.effects import Effects, WriteRefused

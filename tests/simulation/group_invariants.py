@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.coordinators.groups.consumer.embedded import decode_assignment
+from pylogd.coordinators.groups.consumer.migration.embedded import decode_assignment
 from pylogd.coordinators.groups.groups import GroupState
 from pylogd.coordinators.shard.record_pairs import decode_record
 from pylogd.protocol import batch as batches

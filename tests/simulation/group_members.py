@@ -6,7 +6,7 @@ import asyncio
 from struct import pack
 from typing import Any
 
-from pylogd.coordinators.groups.consumer.embedded import decode_assignment, encode_assignment
+from pylogd.coordinators.groups.consumer.migration.embedded import decode_assignment, encode_assignment
 from pylogd.protocol.codec import encode
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import consumer_group_heartbeat, heartbeat, join_group, leave_group, sync_group

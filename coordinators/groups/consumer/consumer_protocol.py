@@ -44,7 +44,7 @@ from pylogd.protocol.messages.consumer_group_heartbeat import (
 if TYPE_CHECKING:
     from pylogd.coordinators.groups.classic.classic_protocol import Caller
     from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
-    from pylogd.coordinators.groups.consumer.migration import Migration
+    from pylogd.coordinators.groups.consumer.migration.upgrade import Migration
     from pylogd.coordinators.shard.effects import Effects
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
@@ -86,7 +86,7 @@ class ConsumerProtocol:
 
     @property
     def migration(self) -> Migration:
-        from pylogd.coordinators.groups.consumer.migration import Migration
+        from pylogd.coordinators.groups.consumer.migration.upgrade import Migration
 
         return Migration(self)
 

@@ -12,8 +12,12 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.coordinators.groups.consumer.consumer_group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
 from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol, taking_place
-from pylogd.coordinators.groups.consumer.embedded import decode_subscription, encode_assignment, subscription_version
 from pylogd.coordinators.groups.consumer.member import ClassicMetadata, Member, MemberState, topic_names
+from pylogd.coordinators.groups.consumer.migration.embedded import (
+    decode_subscription,
+    encode_assignment,
+    subscription_version,
+)
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.messages.heartbeat import HeartbeatResponse
 from pylogd.protocol.messages.join_group import JoinGroupResponse

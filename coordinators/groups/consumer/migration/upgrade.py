@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup
 from pylogd.coordinators.groups.classic.classic_group import Member as ClassicMember
 from pylogd.coordinators.groups.consumer.consumer_group import CONSUMER_PROTOCOL_TYPE, ConsumerGroup
-from pylogd.coordinators.groups.consumer.embedded import (
+from pylogd.coordinators.groups.consumer.member import ClassicMetadata, Member, topic_names
+from pylogd.coordinators.groups.consumer.migration.embedded import (
     decode_assignment,
     decode_subscription,
     encode_assignment,
     subscription_version,
 )
-from pylogd.coordinators.groups.consumer.member import ClassicMetadata, Member, topic_names
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.messages.join_group import JoinGroupResponse
