@@ -13,6 +13,7 @@ from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
 from pylogd.coordinators.groups.consumer.describe import describe
+from pylogd.coordinators.groups.consumer.group_replay import CONSUMER_RECORDS, replay_consumer
 from pylogd.coordinators.groups.consumer.migration.classic_members import ClassicMembers
 from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
 from pylogd.coordinators.groups.offsets import CommittedOffset, Offsets
@@ -52,7 +53,7 @@ class GroupState:
         0: (records.LegacyOffsetCommitKey, records.LegacyOffsetCommitValue),
         1: (records.OffsetCommitKey, records.OffsetCommitValue),
         2: (records.GroupMetadataKey, records.GroupMetadataValue),
-        **ConsumerProtocol.classes,
+        **CONSUMER_RECORDS,
     }
 
     def __init__(self, config: Values, new_id: Callable[[], str], metadata: LatestImage) -> None:
@@ -82,7 +83,7 @@ class GroupState:
         elif kind == 2:
             self.classic.replay(key, value)
         else:
-            self.consumer.replay(key, value)
+            replay_consumer(self.groups, key, value)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         self.offsets.replay_end_transaction(producer_id, committed)
@@ -306,12 +307,12 @@ class GroupState:
         found = []
         for group_id in group_ids:
             try:
-                group = self.consumer.find(group_id)
+                group = self.consumer.groups.find(group_id)
             except KafkaError as refusal:
                 code, message = int(refusal.code), refusal.message
                 found.append(consumer_group_describe.DescribedGroup(code, message, group_id))
             else:
-                found.append(describe(group, self.consumer.assignment.default, self.consumer.metadata.image))
+                found.append(describe(group, self.consumer.assignment.default, self.consumer.groups.image))
         effects.answer(reply, found)
 
     def _described(self, group_id: str, version: int) -> DescribedGroup:

@@ -5,7 +5,7 @@ an assignor (`assignors`) makes a target assignment. Every member walks from wha
 heartbeat at a time (`reconcile`): it first gives up what it must, then takes what others have given up, and its member
 epoch says how far it has come. Nobody waits for anybody, except for a partition that has an owner.
 
-`protocol.ConsumerProtocol` holds the decisions of ConsumerGroupHeartbeat, `classic_members` those of members that still
-speak the classic protocol inside such a group, `migration` turns a group of one kind into the other. `group` and
-`member` are the state, changed by `replay` alone.
+`consumer_protocol` holds the decisions of ConsumerGroupHeartbeat, `member_steps` and `fencing` what follows from them,
+`migration` the way from one protocol to the other. `consumer_group` and `member` are the state, changed by
+`group_replay` alone.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.coordinators.groups.consumer.assignors import assignor
 from pylogd.coordinators.groups.consumer.assignors.assignor import GroupSpec, MemberSpec
@@ -10,11 +10,10 @@ from pylogd.coordinators.groups.consumer.assignors.java_order import name_order
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.group_settings import ASSIGNMENT_INTERVAL_MS
 from pylogd.coordinators.groups.consumer.subscribed_topics import subscribed_ids
-from pylogd.coordinators.groups.group import CONSUMER
 from pylogd.protocol.messages import group_records as records
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
+    from pylogd.coordinators.groups.consumer.consumer_groups import ConsumerGroups
     from pylogd.coordinators.shard.effects import Effects
 
 #: The assignment of a larger group may not fit into one batch.
@@ -22,16 +21,16 @@ _ONE_BATCH_MEMBERS_MAX = 2000
 
 
 class Assigning:
-    def __init__(self, protocol: ConsumerProtocol) -> None:
-        self._protocol = protocol
-        self.offered = assignor.offered(protocol.config["group.consumer.assignors"])
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups = groups
+        self.offered = assignor.offered(groups.config["group.consumer.assignors"])
         self.default = next(iter(self.offered))
 
     def update(self, effects: Effects, group: ConsumerGroup) -> None:
         """Assign anew when the group is in a new epoch, but not twice in a short time."""
         if group.assignment_epoch >= group.epoch:
             return
-        interval_ms = self._protocol.settings.of_group(group.group_id, ASSIGNMENT_INTERVAL_MS)
+        interval_ms = self._groups.settings.of_group(group.group_id, ASSIGNMENT_INTERVAL_MS)
         last_ms = group.assignment_timestamp_ms
         if last_ms and interval_ms and effects.now_ms < last_ms + interval_ms:
             # Not left to the next heartbeat: members of the classic protocol have none that would do it.
@@ -56,13 +55,13 @@ class Assigning:
         )
 
     def _late(self, effects: Effects, group_id: str) -> None:
-        group = self._protocol.groups.get(group_id)
-        if group is not None and group.kind == CONSUMER and group.members:
+        group = self._groups.get(group_id)
+        if group is not None and group.members:
             self.update(effects, group)
 
     def _spec(self, group: ConsumerGroup) -> GroupSpec:
-        image = self._protocol.metadata.image
-        known: dict[tuple[Any, Any], tuple[tuple[bytes, ...], int]] = {}
+        image = self._groups.image
+        known: dict[tuple[tuple[str, ...], str | None], tuple[tuple[bytes, ...], int]] = {}
         members = {}
         partitions: dict[bytes, int] = {}
         for member_id, member in group.members.items():

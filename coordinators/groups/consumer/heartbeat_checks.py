@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from pylogd.coordinators.groups.consumer.member import JOINING, LEAVING, LEAVING_STATIC, Member
 from pylogd.coordinators.groups.consumer.reconcile import Reported
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 
 #: From this version on a member makes its own id.
 _OWN_MEMBER_ID_SINCE = 1
 
 
-def check_request(request: Any, version: int, assignors: Collection[str]) -> None:
+def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: Collection[str]) -> None:
     """Does it make sense by itself?"""
     epoch = request.member_epoch
     if version >= _OWN_MEMBER_ID_SINCE or epoch > 0 or epoch == LEAVING:
@@ -67,7 +67,7 @@ def check_epoch(member: Member, epoch: int, owned: Reported) -> None:
     )
 
 
-def _is_subset(owned: Mapping[bytes, Any], member: Member) -> bool:
+def _is_subset(owned: Mapping[bytes, Collection[int]], member: Member) -> bool:
     return all(
         topic_id in member.assigned and all(index in member.assigned[topic_id] for index in indexes)
         for topic_id, indexes in owned.items()

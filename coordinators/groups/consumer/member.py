@@ -73,7 +73,9 @@ class Member(NamedTuple):
 
     # -- records
 
-    def subscription_record(self, group_id: str) -> tuple[Any, Any]:
+    def subscription_record(
+        self, group_id: str
+    ) -> tuple[records.ConsumerGroupMemberMetadataKey, records.ConsumerGroupMemberMetadataValue]:
         classic = None
         if self.classic is not None:
             classic = records.ClassicMemberMetadata(
@@ -93,7 +95,9 @@ class Member(NamedTuple):
         )
         return records.ConsumerGroupMemberMetadataKey(group_id, self.member_id), value
 
-    def assignment_record(self, group_id: str) -> tuple[Any, Any]:
+    def assignment_record(
+        self, group_id: str
+    ) -> tuple[records.ConsumerGroupCurrentMemberAssignmentKey, records.ConsumerGroupCurrentMemberAssignmentValue]:
         value = records.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=self.member_epoch,
             previous_member_epoch=self.previous_epoch,
@@ -103,7 +107,7 @@ class Member(NamedTuple):
         )
         return records.ConsumerGroupCurrentMemberAssignmentKey(group_id, self.member_id), value
 
-    def with_subscription(self, value: Any) -> Member:
+    def with_subscription(self, value: records.ConsumerGroupMemberMetadataValue) -> Member:
         classic = value.classic_member_metadata
         return self._replace(
             instance_id=value.instance_id,
@@ -122,7 +126,7 @@ class Member(NamedTuple):
             ),
         )
 
-    def with_assignment(self, value: Any) -> Member:
+    def with_assignment(self, value: records.ConsumerGroupCurrentMemberAssignmentValue) -> Member:
         known = value.state in _STATES
         return self._replace(
             member_epoch=value.member_epoch,
@@ -151,7 +155,7 @@ def _owned_to_record(owned: Owned) -> list[records.ConsumerTopicPartitions]:
     ]
 
 
-def _owned_from_record(topics: list[Any], member_epoch: int) -> dict[bytes, dict[int, int]]:
+def _owned_from_record(topics: list[records.ConsumerTopicPartitions], member_epoch: int) -> dict[bytes, dict[int, int]]:
     """Releases before 4.3 wrote no epochs: then the member's own is meant."""
     owned = {}
     for topic in topics:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING
 
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from pylogd.coordinators.groups.consumer.regex import matching
-from pylogd.coordinators.groups.group import CONSUMER
 from pylogd.protocol.messages import group_records as records
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
+    from pylogd.coordinators.groups.consumer.consumer_groups import ConsumerGroups
     from pylogd.coordinators.shard.effects import Effects
 
 #: Patterns are not matched again sooner than this.
@@ -18,8 +17,8 @@ _REFRESH_MS_MIN = 10_000
 
 
 class Patterns:
-    def __init__(self, protocol: ConsumerProtocol) -> None:
-        self._protocol = protocol
+    def __init__(self, groups: ConsumerGroups) -> None:
+        self._groups = groups
         #: Offset of the metadata in which topics last were new.
         self.new_topics_at = -1
 
@@ -31,7 +30,7 @@ class Patterns:
         last = next(iter(group.resolved.values()), None)
         if last is not None and now_ms <= last.timestamp_ms + _REFRESH_MS_MIN:
             return
-        interval_ms: int = self._protocol.config["group.consumer.regex.refresh.interval.ms"]
+        interval_ms: int = self._groups.config["group.consumer.regex.refresh.interval.ms"]
         if (
             introduced
             or last is None
@@ -44,11 +43,11 @@ class Patterns:
             effects.after(("regex", group_id), 0, lambda later: self._resolve(later, group_id))
 
     def _resolve(self, effects: Effects, group_id: str) -> None:
-        group = self._protocol.groups.get(group_id)
-        if group is None or group.kind != CONSUMER:
+        group = self._groups.get(group_id)
+        if group is None:
             return
         group.regex_refresh_pending = False
-        image = self._protocol.metadata.image
+        image = self._groups.image
         bump = False
         for regex in tuple(group.regexes):
             topics = matching(regex, image.topics)
@@ -61,7 +60,7 @@ class Patterns:
                     topics=sorted(resolved.topics), version=resolved.version, timestamp=resolved.timestamp_ms
                 ),
             )
-        hash_ = self._protocol.hashes.of_group(image, group.subscribed)
+        hash_ = self._groups.hash_of(group)
         if bump or hash_ != group.metadata_hash:
-            self._protocol.bump(effects, group, hash_)
+            self._groups.bump(effects, group, hash_)
             group.refreshed(effects.now_ms)

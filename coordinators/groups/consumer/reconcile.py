@@ -11,17 +11,17 @@ What a member is given it owns from that moment on, before it knows: no two memb
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
 
 from pylogd.coordinators.groups.consumer.assignors.assignor import Assignment
 from pylogd.coordinators.groups.consumer.member import Member, MemberState
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.messages.consumer_group_heartbeat import TopicPartitions
 
 #: topic id -> partitions that the member says it has; None when it did not say
 Reported = Mapping[bytes, Collection[int]] | None
 
 
-def reported(topics: list[Any] | None) -> Reported:
+def reported(topics: list[TopicPartitions] | None) -> Reported:
     if topics is None:
         return None
     found: dict[bytes, list[int]] = {}

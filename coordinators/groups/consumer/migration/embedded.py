@@ -4,7 +4,6 @@ version, then the message. A version that is newer than ours reads like our newe
 from __future__ import annotations
 
 from struct import Struct
-from typing import Any
 
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.errors import ProtocolError
@@ -27,12 +26,12 @@ def subscription_version(data: bytes) -> int:
     return min(int(version), _NEWEST)
 
 
-def decode_subscription(data: bytes) -> Any:
+def decode_subscription(data: bytes) -> ConsumerProtocolSubscription:
     message, _ = decode(ConsumerProtocolSubscription, subscription_version(data), data[_INT16.size :])
     return message
 
 
-def decode_assignment(data: bytes) -> Any:
+def decode_assignment(data: bytes) -> ConsumerProtocolAssignment:
     message, _ = decode(ConsumerProtocolAssignment, subscription_version(data), data[_INT16.size :])
     return message
 
