@@ -10,10 +10,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.uuids import ZERO
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitResponsePartition
+    from pylogd.protocol.messages.txn_offset_commit import (
+        TxnOffsetCommitRequestPartition,
+        TxnOffsetCommitResponsePartition,
+    )
 
 #: Version of the value that is packed here.
 VERSION = 4
@@ -39,8 +46,8 @@ class Commit:
         group_id: str,
         topic: str,
         topic_id: bytes,
-        partition: Any,
-        answer: Any = None,
+        partition: OffsetCommitRequestPartition | TxnOffsetCommitRequestPartition,
+        answer: OffsetCommitResponsePartition | TxnOffsetCommitResponsePartition,
         stored_id: bytes | None = None,
     ) -> None:
         self.topic = topic

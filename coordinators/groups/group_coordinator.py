@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pylogd.coordinators.shard.effects import Effects, Reply
 from pylogd.coordinators.shard.key_placement import partition_for
@@ -20,7 +20,11 @@ if TYPE_CHECKING:
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
     from pylogd.metadata.latest import LatestImage
+    from pylogd.protocol.schema import Message
     from pylogd.replication.replicas import Replicas
+
+#: What one shard answers.
+Part = TypeVar("Part")
 
 _REMEMBERED_MAX = 10_000
 
@@ -75,8 +79,8 @@ class GroupCoordinator:
         self,
         group_ids: Iterable[str],
         ask: Callable[[Shard[GroupState], Effects, Reply, list[str]], None],
-        refused: Callable[[list[str], ErrorCode, str | None], Any],
-        finish: Callable[[list[Any]], Any],
+        refused: Callable[[list[str], ErrorCode, str | None], Part],
+        finish: Callable[[list[Part]], Message],
         *,
         writes: bool = False,
     ) -> Deferred:
@@ -99,7 +103,7 @@ class GroupCoordinator:
         return parts.deferred
 
     def everywhere(
-        self, ask: Callable[[Shard[GroupState], Effects, Reply], None], finish: Callable[[list[Any]], Any]
+        self, ask: Callable[[Shard[GroupState], Effects, Reply], None], finish: Callable[[list[Any]], Message]
     ) -> Deferred:
         """Ask every shard of this broker. KafkaError when one is still loading; one that leaves meanwhile has
         nothing to say (None)."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from pylogd.config.values import Values
@@ -13,29 +13,37 @@ from pylogd.coordinators.groups.commits import Commit
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
 from pylogd.coordinators.groups.consumer.describe import describe
-from pylogd.coordinators.groups.consumer.group_replay import CONSUMER_RECORDS, replay_consumer
+from pylogd.coordinators.groups.consumer.group_replay import CONSUMER_RECORDS, ConsumerKey, replay_consumer
 from pylogd.coordinators.groups.consumer.migration.classic_members import ClassicMembers
 from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
 from pylogd.coordinators.groups.offsets import CommittedOffset, Offsets
-from pylogd.coordinators.shard.effects import Effects, WriteRefused
-from pylogd.coordinators.shard.record_pairs import CoordinatorRecord
+from pylogd.coordinators.shard.effects import Effects, Reply, WriteRefused
+from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, RecordClasses
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import consumer_group_describe
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.messages.delete_groups import DeletableGroupResult
 from pylogd.protocol.messages.describe_groups import DescribedGroup, DescribedGroupMember
-from pylogd.protocol.messages.join_group import JoinGroupResponse
+from pylogd.protocol.messages.group_records import OffsetCommitKey
+from pylogd.protocol.messages.heartbeat import HeartbeatRequest
+from pylogd.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse
+from pylogd.protocol.messages.leave_group import LeaveGroupRequest
 from pylogd.protocol.messages.list_groups import ListedGroup
+from pylogd.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from pylogd.protocol.messages.offset_delete import (
+    OffsetDeleteRequest,
     OffsetDeleteResponse,
     OffsetDeleteResponsePartition,
     OffsetDeleteResponseTopic,
 )
 from pylogd.protocol.messages.offset_fetch import (
+    OffsetFetchRequestGroup,
     OffsetFetchResponseGroup,
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from pylogd.protocol.messages.sync_group import SyncGroupRequest
+from pylogd.protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
@@ -49,9 +57,9 @@ NO_OFFSET = -1
 class GroupState:
     """`config` gives the broker's settings by name, `new_id()` the random part of a member id."""
 
-    classes: Mapping[int, Any] = {
+    classes: RecordClasses = {
         0: (records.LegacyOffsetCommitKey, records.LegacyOffsetCommitValue),
-        1: (records.OffsetCommitKey, records.OffsetCommitValue),
+        1: (OffsetCommitKey, records.OffsetCommitValue),
         2: (records.GroupMetadataKey, records.GroupMetadataValue),
         **CONSUMER_RECORDS,
     }
@@ -68,21 +76,19 @@ class GroupState:
     # -- replay
 
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
-        key: Any = record.key
+        key = record.key
+        #: Of the class that belongs to the key's.
         value: Any = record.value
-        kind = key.API_KEY
-        if kind <= 1:
+        if isinstance(key, OffsetCommitKey):
             if value is not None and key.group not in self.groups:
                 # Somebody who only stores offsets: a group without members and without a protocol.
                 self.groups[key.group] = ClassicGroup(key.group, value.commit_timestamp)
-            if kind == 0 and value is not None:
-                value = records.OffsetCommitValue(
-                    offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
-                )
             self.offsets.replay(key, value, offset, producer_id)
-        elif kind == 2:
+        elif isinstance(key, records.LegacyOffsetCommitKey):
+            self.replay(_commit_of_today(key, value), offset, producer_id)
+        elif isinstance(key, records.GroupMetadataKey):
             self.classic.replay(key, value)
-        else:
+        elif isinstance(key, ConsumerKey):
             replay_consumer(self.groups, key, value)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
@@ -119,7 +125,7 @@ class GroupState:
 
     # -- membership
 
-    def join(self, effects: Effects, reply: Any, request: Any, caller: Caller) -> None:
+    def join(self, effects: Effects, reply: Reply, request: JoinGroupRequest, caller: Caller) -> None:
         group = self._consumer_group(request.group_id)
         if group is not None and not group.is_empty:
             try:
@@ -133,21 +139,21 @@ class GroupState:
             group.write_tombstones(effects)  # nobody is left in it: it becomes a classic one
         self.classic.join(effects, reply, request, caller)
 
-    def sync(self, effects: Effects, reply: Any, request: Any) -> None:
+    def sync(self, effects: Effects, reply: Reply, request: SyncGroupRequest) -> None:
         group = self._consumer_group(request.group_id)
         if group is not None:
             self.classic_members.sync(effects, reply, group, request)
         else:
             self.classic.sync(effects, reply, request)
 
-    def heartbeat(self, effects: Effects, reply: Any, request: Any) -> None:
+    def heartbeat(self, effects: Effects, reply: Reply, request: HeartbeatRequest) -> None:
         group = self._consumer_group(request.group_id)
         if group is not None:
             self.classic_members.heartbeat(effects, reply, group, request)
         else:
             self.classic.heartbeat(effects, reply, request)
 
-    def leave(self, effects: Effects, reply: Any, request: Any) -> None:
+    def leave(self, effects: Effects, reply: Reply, request: LeaveGroupRequest) -> None:
         group = self._consumer_group(request.group_id)
         if group is not None:
             self.classic_members.leave(effects, reply, group, request)
@@ -167,7 +173,13 @@ class GroupState:
         return group
 
     def commit(
-        self, effects: Effects, reply: Any, request: Any, version: int, commits: list[Commit], response: Any
+        self,
+        effects: Effects,
+        reply: Reply,
+        request: OffsetCommitRequest,
+        version: int,
+        commits: list[Commit],
+        response: OffsetCommitResponse | None,
     ) -> None:
         """`commits` are those of the request's partitions that exist; each has its place in `response`."""
         group_id = request.group_id
@@ -188,7 +200,13 @@ class GroupState:
         effects.answer(reply, response)
 
     def commit_in_transaction(
-        self, effects: Effects, reply: Any, request: Any, version: int, commits: list[Commit], response: Any
+        self,
+        effects: Effects,
+        reply: Reply,
+        request: TxnOffsetCommitRequest,
+        version: int,
+        commits: list[Commit],
+        response: TxnOffsetCommitResponse,
     ) -> None:
         """Like `commit`; the event runs for a producer, so what it writes is pending until the transaction ends."""
         group = self.groups.get(request.group_id)
@@ -221,14 +239,14 @@ class GroupState:
                 accepted = [each for each in accepted if each is not commit]
         self.offsets.commit(effects, accepted, retention_ms)
 
-    def fetch(self, effects: Effects, reply: Any, request: Any, require_stable: bool) -> None:
+    def fetch(self, effects: Effects, reply: Reply, request: OffsetFetchRequestGroup, require_stable: bool) -> None:
         """Offsets of one group; null topics are all it has."""
         group_id = request.group_id
         group = self.groups.get(group_id)
         if group is not None:
             group.check_offset_fetch(request.member_id, request.member_epoch)
         known = {} if group is None else self.offsets.by_group.get(group_id, {})
-        wanted: list[tuple[str, bytes, Any]]
+        wanted: list[tuple[str, bytes, Iterable[int]]]
         if request.topics is None:
             wanted = [(topic, ZERO, offsets) for topic, offsets in known.items()]
         else:
@@ -246,7 +264,9 @@ class GroupState:
             topics.append(OffsetFetchResponseTopics(name=name, topic_id=topic_id, partitions=found))
         effects.answer(reply, OffsetFetchResponseGroup(group_id=group_id, topics=topics))
 
-    def delete_offsets(self, effects: Effects, reply: Any, request: Any, response: OffsetDeleteResponse) -> None:
+    def delete_offsets(
+        self, effects: Effects, reply: Reply, request: OffsetDeleteRequest, response: OffsetDeleteResponse
+    ) -> None:
         """`request` names only partitions that exist; what does not is in `response` already."""
         group = self.find(request.group_id)
         group.check_offset_delete()
@@ -269,7 +289,7 @@ class GroupState:
 
     # -- administration
 
-    def delete(self, effects: Effects, reply: Any, group_ids: list[str]) -> None:
+    def delete(self, effects: Effects, reply: Reply, group_ids: Iterable[str]) -> None:
         effects.atomic = False
         results = []
         for group_id in group_ids:
@@ -285,7 +305,7 @@ class GroupState:
             results.append(DeletableGroupResult(group_id=group_id, error_code=code))
         effects.answer(reply, results)
 
-    def list(self, effects: Effects, reply: Any, states: set[str], kinds: set[str]) -> None:
+    def list(self, effects: Effects, reply: Reply, states: set[str], kinds: set[str]) -> None:
         """Filters in lower case; empty ones let everything pass."""
         found = [
             ListedGroup(
@@ -299,11 +319,11 @@ class GroupState:
         ]
         effects.answer(reply, found)
 
-    def describe(self, effects: Effects, reply: Any, group_ids: Any, version: int) -> None:
+    def describe(self, effects: Effects, reply: Reply, group_ids: Iterable[str], version: int) -> None:
         """Classic groups only; others have a call of their own."""
         effects.answer(reply, [self._described(group_id, version) for group_id in group_ids])
 
-    def describe_consumer_groups(self, effects: Effects, reply: Any, group_ids: Any) -> None:
+    def describe_consumer_groups(self, effects: Effects, reply: Reply, group_ids: Iterable[str]) -> None:
         found = []
         for group_id in group_ids:
             try:
@@ -342,6 +362,18 @@ class GroupState:
                 for member in group.members.values()
             ],
         )
+
+
+def _commit_of_today(
+    key: records.LegacyOffsetCommitKey, value: records.LegacyOffsetCommitValue | None
+) -> CoordinatorRecord:
+    """The commit that a record of the oldest type stands for."""
+    today = None
+    if value is not None:
+        today = records.OffsetCommitValue(
+            offset=value.offset, metadata=value.metadata, commit_timestamp=value.commit_timestamp
+        )
+    return CoordinatorRecord(OffsetCommitKey(key.group, key.topic, key.partition), today)
 
 
 def _utf16_units(text: str) -> int:

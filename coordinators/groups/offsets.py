@@ -11,9 +11,10 @@ or no longer subscribed to the topic; what counts is the group's to say (`Group.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pylogd.coordinators.groups.commits import VERSION, Commit
+from pylogd.coordinators.groups.group import Group
 from pylogd.coordinators.shard.effects import Effects, Wanted
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.uuids import ZERO
@@ -27,13 +28,12 @@ ByTopic = dict[str, ByPartition]
 
 
 class CommittedOffset(NamedTuple):
-    value: Any
+    value: records.OffsetCommitValue
     record_offset: int
 
     @property
     def topic_id(self) -> bytes:
-        topic_id: bytes = self.value.topic_id
-        return topic_id
+        return self.value.topic_id
 
 
 class Offsets:
@@ -53,7 +53,9 @@ class Offsets:
 
     # -- replay
 
-    def replay(self, key: Any, value: Any, offset: int, producer_id: int) -> None:
+    def replay(
+        self, key: records.OffsetCommitKey, value: records.OffsetCommitValue | None, offset: int, producer_id: int
+    ) -> None:
         group_id, topic, partition = key.group, key.topic, key.partition
         if value is None:
             self._remove(group_id, topic, partition)
@@ -160,7 +162,7 @@ class Offsets:
         for group_id, topic, partition in dict.fromkeys(doomed):
             self.delete(effects, group_id, (topic, partition))
 
-    def expire(self, effects: Effects, group: Any, retention_ms: int) -> bool:
+    def expire(self, effects: Effects, group: Group, retention_ms: int) -> bool:
         """Delete what has expired; True when the group has no offsets any more."""
         group_id = group.group_id
         if group_id not in self.by_group:

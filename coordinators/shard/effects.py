@@ -14,8 +14,6 @@ from pylogd.runtime.deferred import Deferred
 
 Event = Callable[["Effects"], None]
 Encoded = tuple[bytes | bytearray, bytes | bytearray | None]
-#: A reply, and the response it is given: a `Reply`, or anything else with `resolve`.
-Answer = tuple[Any, Any]
 #: A record to write: key, value, the value's version, and its bytes where the caller has them already.
 Wanted = tuple[Message, Message | None, int, Encoded | None]
 
@@ -39,6 +37,16 @@ class ReplayedState(Protocol):
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         """Take in a record, live or loaded: the same code, nothing else changes durable state. `producer_id` is -1
         unless the record belongs to a transaction."""
+
+
+class Resolvable(Protocol):
+    """A `Reply`, or anything else that waits for what an event wrote to be committed."""
+
+    def resolve(self, response: Any) -> None: ...
+
+
+#: Who is answered, and the response.
+Answer = tuple[Resolvable, Any]
 
 
 class WriteRefused(KafkaError):
@@ -188,7 +196,7 @@ class Effects:
         self.encoded = []
         self.size = 0
 
-    def answer(self, reply: Any, response: Any) -> None:
+    def answer(self, reply: Resolvable, response: Any) -> None:
         """Give `reply` its response once everything this event saw and wrote is committed."""
         self.replies.append((reply, response))
 

@@ -13,11 +13,11 @@ to what failed says why; all others say NOT_COORDINATOR, which clients take as: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pylogd.coordinators.shard.contract import State
-from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, Effects, Event, Reply, plain_size
+from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, Effects, Event, Reply, Resolvable, plain_size
 from pylogd.coordinators.shard.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -79,7 +79,7 @@ class Shard(Generic[State]):
         self.state = make_state(self)
         self.timers = Timers(host.loop, self.run)
         #: Every reply that is still to be given, also those that no event has answered yet.
-        self._unanswered: dict[Any, None] = {}
+        self._unanswered: dict[Resolvable, None] = {}
         self._body = bytearray()
         self._count = 0
         self._base_ms = 0
@@ -87,7 +87,7 @@ class Shard(Generic[State]):
         self._flush_scheduled = False
         self._call_soon = host.loop.call_soon
         #: Events of `submit_repeated` that have not run yet: (event, given, reply).
-        self._repeated: list[tuple[RepeatedEvent, Any, Any]] = []
+        self._repeated: list[tuple[RepeatedEvent, Any, Owed]] = []
         #: Replies that wait for the high watermark, by the slot of their wait, and the slot of the last.
         self._waiting: dict[int, _Wait] = {}
         self._slot = 0
@@ -104,12 +104,12 @@ class Shard(Generic[State]):
     def submit(
         self,
         event: Event,
-        reply: Any = None,
+        reply: Reply | None = None,
         *,
         writes: bool = True,
         producer: tuple[int, int] | None = None,
         guard: Guard | None = None,
-    ) -> Any:
+    ) -> Reply | None:
         """Run an event now and carry out its effects; returns `reply`. While too few replicas are in sync, an event
         that `writes` is refused without being run. Any other runs, and only its records are refused. Until then it must
         have changed nothing but timers. They are set: a session goes on although what its member wants has to wait.
@@ -148,7 +148,7 @@ class Shard(Generic[State]):
             self._settle(effects, producer, guard)
         return reply
 
-    def submit_repeated(self, event: RepeatedEvent, given: Any, reply: Any) -> None:
+    def submit_repeated(self, event: RepeatedEvent, given: Any, reply: Owed) -> None:
         """Run an event that many requests repeat, at the end of this turn or before the next other event: those of one
         turn share what each would cost alone. The outcome is that of `submit`. The shard must be active."""
         self._unanswered[reply] = None
@@ -204,7 +204,7 @@ class Shard(Generic[State]):
         partition = self.partition
         return len(partition.replica_ids) <= 1 or not partition.is_leader or len(partition.isr) >= partition.min_isr
 
-    def _refuse(self, effects: Effects, reply: Any, refusal: KafkaError) -> None:
+    def _refuse(self, effects: Effects, reply: Reply | None, refusal: KafkaError) -> None:
         if reply is not None:
             code = WRITE_ERRORS.get(refusal.code)
             response = reply.refuse(refusal.code, refusal.message) if code is None else reply.refuse(code, None)
@@ -228,7 +228,7 @@ class Shard(Generic[State]):
         elif effects.replies:
             self._wait_for(self.partition.log.log_end_offset, effects.replies)
 
-    def _gather(self, effects: Effects, reply: Any) -> bool:
+    def _gather(self, effects: Effects, reply: Reply | None) -> bool:
         """Add the records of the event of `reply` to the batch of this turn; False when that failed and the shard
         starts over."""
         limit = effects.batch_bytes_max
@@ -297,7 +297,7 @@ class Shard(Generic[State]):
             return
         self._wait_for(info.last_offset + 1, replies)
 
-    def end_transaction(self, marker: Marker, reply: Any, response: Any) -> None:
+    def end_transaction(self, marker: Marker, reply: Reply, response: Any) -> None:
         """Write the marker of a transaction that has records here, then apply it; `reply` gets `response` when the
         marker is committed. KafkaError when it is refused (a fenced epoch)."""
         self.check()
@@ -349,7 +349,7 @@ class Shard(Generic[State]):
             self._waiting[slot] = _Wait(offset, notes, NEVER_S)
             self.partition.when_committed(offset, self.epoch, NEVER_S, self, slot)
         for reply, _ in replies:
-            if self._unanswered.pop(reply, self) is not self:
+            if isinstance(reply, Reply) and self._unanswered.pop(reply, self) is not self:
                 reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
 
     # -- life
@@ -366,12 +366,12 @@ class Shard(Generic[State]):
         for slot, wait in tuple(self._waiting.items()):
             self.partition.when_committed(wait.offset, epoch, wait.deadline_s, self, slot)
 
-    def _start_over(self, code: ErrorCode, culprits: list[Any]) -> None:
+    def _start_over(self, code: ErrorCode, culprits: Sequence[Resolvable | None]) -> None:
         """`code` is for those whose event it was."""
         self.active = False
         code = WRITE_ERRORS.get(code, code)
         for reply in culprits:
-            if self._unanswered.pop(reply, self) is not self and isinstance(reply, Reply):
+            if isinstance(reply, Reply) and self._unanswered.pop(reply, self) is not self:
                 reply.fail(code)
         self._drop(ErrorCode.NOT_COORDINATOR)
         self.failed = self._starting

@@ -8,6 +8,7 @@ from typing import Any
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup, ResolvedRegex
 from pylogd.coordinators.groups.consumer.member import Member
 from pylogd.coordinators.groups.group import Group
+from pylogd.coordinators.shard.record_pairs import RecordClasses
 from pylogd.protocol.messages import group_records as records
 
 ConsumerKey = (
@@ -21,7 +22,7 @@ ConsumerKey = (
 )
 
 #: By the type that opens a key.
-CONSUMER_RECORDS = {
+CONSUMER_RECORDS: RecordClasses = {
     3: (records.ConsumerGroupMetadataKey, records.ConsumerGroupMetadataValue),
     4: (records.ConsumerGroupPartitionMetadataKey, records.ConsumerGroupPartitionMetadataValue),
     5: (records.ConsumerGroupMemberMetadataKey, records.ConsumerGroupMemberMetadataValue),

@@ -8,11 +8,13 @@ from pylogd.coordinators.groups.offsets import Offsets
 from pylogd.coordinators.shard.effects import Effects
 from pylogd.coordinators.shard.record_pairs import encode_record
 from pylogd.protocol.errors import ErrorCode, KafkaError
-from pylogd.protocol.messages.offset_commit import OffsetCommitRequestPartition
+from pylogd.protocol.messages.offset_commit import OffsetCommitRequestPartition, OffsetCommitResponsePartition
 from pylogd.protocol.uuids import ZERO
 from support.group_transcript import Play, check
 
 HOUR = 60 * 60 * 1000
+#: For commits that nobody answers.
+ANSWER = OffsetCommitResponsePartition()
 
 MEMBER = """
     > a = join g version=3 protocols=range:{metadata}
@@ -343,7 +345,7 @@ def test_commits_written_by_hand_are_as_the_codec_writes_them(
 ) -> None:
     effects = Effects(1_700_000_000_000, Play().state)
     asked = OffsetCommitRequestPartition(2**31 - 1, 2**62, 7, metadata)
-    Offsets().commit(effects, [Commit("grüppe", "t", topic_id, asked, None, stored_id)], retention_ms)
+    Offsets().commit(effects, [Commit("grüppe", "t", topic_id, asked, ANSWER, stored_id)], retention_ms)
     (record,), (encoded,) = effects.records, effects.encoded
     assert record.value.topic_id == (topic_id if stored_id is None else ZERO)  # type: ignore[union-attr]
     assert tuple(map(bytes, encoded)) == tuple(map(bytes, encode_record(record)))  # type: ignore[arg-type]
@@ -353,7 +355,8 @@ def test_commits_written_by_hand_are_as_the_codec_writes_them(
 @pytest.mark.parametrize("retention_ms", [-1, 5000])
 def test_commits_that_no_batch_can_hold_change_nothing(producer_id: int, retention_ms: int) -> None:
     state = Play().state
-    commits = [Commit("g", "t", ZERO, OffsetCommitRequestPartition(index, 1, 1, "x" * 20)) for index in range(10)]
+    asked = [OffsetCommitRequestPartition(index, 1, 1, "x" * 20) for index in range(10)]
+    commits = [Commit("g", "t", ZERO, each, ANSWER) for each in asked]
     effects = Effects(1, state, producer_id=producer_id, batch_bytes_max=400)
     with pytest.raises(KafkaError) as refusal:
         state.offsets.commit(effects, commits, retention_ms)
@@ -366,7 +369,7 @@ def test_commits_that_no_batch_can_hold_change_nothing(producer_id: int, retenti
 def test_deletions_that_no_batch_can_hold_change_nothing() -> None:
     state = Play().state
     places = [("t", index) for index in range(30)]
-    commits = [Commit("g", topic, ZERO, OffsetCommitRequestPartition(index, 1)) for topic, index in places]
+    commits = [Commit("g", topic, ZERO, OffsetCommitRequestPartition(index, 1), ANSWER) for topic, index in places]
     state.offsets.commit(Effects(1, state), commits)
     with pytest.raises(KafkaError):
         state.offsets.delete(Effects(1, state, batch_bytes_max=400), "g", *places)
