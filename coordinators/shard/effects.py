@@ -3,7 +3,7 @@ be tested by looking at them; the shard carries them out."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, encode_record
@@ -144,7 +144,7 @@ class Effects:
         self.size = 0
         self.replies: list[Answer] = []
         #: name -> (delay, event), or None to cancel
-        self.timers: dict[Any, tuple[int, Event] | None] = {}
+        self.timers: dict[Hashable, tuple[int, Event] | None] = {}
 
     def write(self, key: Message, value: Message | None, version: int = 0, encoded: Encoded | None = None) -> None:
         """Append a record; `version` is that of the value, None as value deletes the key. The state has
@@ -200,9 +200,9 @@ class Effects:
         """Give `reply` its response once everything this event saw and wrote is committed."""
         self.replies.append((reply, response))
 
-    def after(self, name: Any, delay_ms: int, event: Event) -> None:
+    def after(self, name: Hashable, delay_ms: int, event: Event) -> None:
         """Run `event` in `delay_ms`; a timer of the same name is replaced."""
         self.timers[name] = (delay_ms, event)
 
-    def cancel(self, name: Any) -> None:
+    def cancel(self, name: Hashable) -> None:
         self.timers[name] = None

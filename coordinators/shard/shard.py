@@ -13,7 +13,7 @@ to what failed says why; all others say NOT_COORDINATOR, which clients take as: 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pylogd.coordinators.shard.contract import State
@@ -190,7 +190,7 @@ class Shard(Generic[State]):
             self._writable(),
         )
 
-    def run(self, name: Any, event: Event) -> None:
+    def run(self, name: Hashable, event: Event) -> None:
         """Run an event that nobody asked for, now or as soon as enough replicas are in sync for it to write."""
         if not self.active:
             return
@@ -268,7 +268,7 @@ class Shard(Generic[State]):
             return
         body, count, replies = self._body, self._count, self._replies
         self._body, self._count, self._replies = bytearray(), 0, []
-        payload: Any = body
+        payload: bytes | bytearray = body
         if self.compression:
             from pylogd.protocol.compression import compress
 

@@ -7,8 +7,7 @@ looks at it when it fires.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Hashable
 
 from pylogd.coordinators.shard.effects import Event
 
@@ -26,12 +25,12 @@ class _Timer:
 class Timers:
     """`run(name, event)` is called when a timer is due."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Any, Event], None]) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, run: Callable[[Hashable, Event], None]) -> None:
         self._loop = loop
         self._run = run
-        self._timers: dict[Any, _Timer] = {}
+        self._timers: dict[Hashable, _Timer] = {}
 
-    def set(self, name: Any, delay_ms: float, event: Event) -> None:
+    def set(self, name: Hashable, delay_ms: float, event: Event) -> None:
         deadline = self._loop.time() + delay_ms / 1000
         timer = self._timers.get(name)
         if timer is None:
@@ -46,7 +45,7 @@ class Timers:
         timer.fires_at = deadline
         timer.handle = self._loop.call_at(deadline, self._fire, name, timer)
 
-    def cancel(self, name: Any) -> None:
+    def cancel(self, name: Hashable) -> None:
         timer = self._timers.pop(name, None)
         if timer is not None and timer.handle is not None:
             timer.handle.cancel()
@@ -55,10 +54,10 @@ class Timers:
         for name in list(self._timers):
             self.cancel(name)
 
-    def __contains__(self, name: Any) -> bool:
+    def __contains__(self, name: Hashable) -> bool:
         return name in self._timers
 
-    def _fire(self, name: Any, timer: _Timer) -> None:
+    def _fire(self, name: Hashable, timer: _Timer) -> None:
         if timer.deadline > timer.fires_at:
             timer.fires_at = timer.deadline
             timer.handle = self._loop.call_at(timer.deadline, self._fire, name, timer)

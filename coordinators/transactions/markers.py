@@ -9,7 +9,7 @@ meanwhile, its successor sends them again, and leaders take a marker twice witho
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.coordinators.shard.marker import Marker
 from pylogd.coordinators.transactions.transaction import PREPARED, TopicPartition, Transaction, TxnState
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from pylogd.coordinators.transactions.marker_append import MarkerAppend
     from pylogd.coordinators.transactions.transactions import TransactionsState
     from pylogd.metadata.latest import LatestImage
+    from pylogd.protocol.messages.write_txn_markers import WriteTxnMarkersResponse
     from pylogd.rpc.broker_pool import Peers
     from pylogd.rpc.peer import PeerError
 
@@ -172,11 +173,11 @@ class Markers:
         self,
         broker_id: int,
         queue: list[tuple[_Ending, list[TopicPartition]]],
-        response: Any,
+        response: WriteTxnMarkersResponse | None,
         failure: PeerError | None,
     ) -> None:
         codes: dict[tuple[int, str, int], ErrorCode] = {}
-        if failure is not None:
+        if response is None:
             logger.info("markers did not reach broker %d: %s", broker_id, failure)
         else:
             for result in response.markers:

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.transaction_records import PartitionsSchema, TransactionLogValue
 
 TopicPartition = tuple[str, int]
@@ -22,6 +23,8 @@ TopicPartition = tuple[str, int]
 NO_PRODUCER_ID = -1
 NO_PRODUCER_EPOCH = -1
 EPOCH_MAX = 0x7FFF
+#: With this generation of the protocol (`transaction.version`) every end of a transaction raises the epoch.
+EPOCH_BUMP_VERSION = 2
 #: The time-out of a transaction in a two-phase commit: none.
 NO_TIMEOUT_MS = 0x7FFFFFFF
 
@@ -131,6 +134,29 @@ class Transaction:
     def expired(self, now_ms: int, expiration_ms: int) -> bool:
         idle = self.state is TxnState.EMPTY or self.state in COMPLETED
         return idle and self.update_ms <= now_ms - expiration_ms
+
+    # -- its producer
+
+    def check_producer(self, producer_id: int, producer_epoch: int) -> None:
+        """KafkaError unless it is the one that has the id now."""
+        if self.producer_id != producer_id:
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
+        if self.producer_epoch != producer_epoch:
+            raise KafkaError(ErrorCode.PRODUCER_FENCED)
+
+    def may_recover(self, producer_id: int, producer_epoch: int) -> bool:
+        """May a producer with this id recover? One whose id was just replaced asks again with its last epoch."""
+        return (
+            self.producer_epoch == NO_PRODUCER_EPOCH
+            or producer_id == self.producer_id
+            or (producer_id == self.previous_producer_id and producer_epoch >= EPOCH_MAX - 1)
+        )
+
+    def after_completion(self) -> tuple[int, int]:
+        """Id and epoch with which the producer goes on when this transaction is over."""
+        if self.client_version >= EPOCH_BUMP_VERSION and self.next_producer_id != NO_PRODUCER_ID:
+            return self.next_producer_id, 0
+        return self.producer_id, self.producer_epoch
 
     def __repr__(self) -> str:
         return (

@@ -17,10 +17,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pylogd.coordinators.shard.effects import Effects
-from pylogd.coordinators.shard.record_pairs import CoordinatorRecord
+from pylogd.coordinators.shard.effects import Effects, Reply
+from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, RecordClasses
 from pylogd.coordinators.transactions.transaction import (
     COMPLETED,
+    EPOCH_BUMP_VERSION,
     EPOCH_MAX,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -38,9 +39,6 @@ from pylogd.protocol.messages.transaction_records import TransactionLogKey, Tran
 if TYPE_CHECKING:
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
-
-#: With this generation of the protocol every end of a transaction raises the epoch.
-EPOCH_BUMP_VERSION = 2
 
 
 class TransactionSettings(NamedTuple):
@@ -73,7 +71,7 @@ class TransactionsState:
     """`take_producer_id()` gives a fresh id, or None when there is none at hand; `send_markers(transaction)` starts to
     write the markers of a prepared one; `version()` is the cluster's `transaction.version`."""
 
-    classes = {0: (TransactionLogKey, TransactionLogValue)}
+    classes: RecordClasses = {0: (TransactionLogKey, TransactionLogValue)}
 
     def __init__(
         self,
@@ -91,14 +89,17 @@ class TransactionsState:
     # -- replay
 
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
-        transactional_id: str = record.key.transactional_id  # type: ignore[attr-defined]
-        if record.value is None:
+        key, value, _ = record
+        assert isinstance(key, TransactionLogKey)
+        transactional_id = key.transactional_id
+        if value is None:
             self.transactions.pop(transactional_id, None)
             return
+        assert isinstance(value, TransactionLogValue)
         transaction = self.transactions.get(transactional_id)
         if transaction is None:
             transaction = self.transactions[transactional_id] = Transaction(transactional_id)
-        transaction.take(record.value)  # type: ignore[arg-type]
+        transaction.take(value)
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Nobody writes to `__transaction_state` in a transaction."""
@@ -125,7 +126,7 @@ class TransactionsState:
         return transaction is None or transaction.exhausted
 
     def init_producer_id(
-        self, effects: Effects, reply: Any, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
+        self, effects: Effects, reply: Reply, transactional_id: str, timeout_ms: int, expected: tuple[int, int] | None
     ) -> None:
         """Give a producer its id and epoch, fencing whoever had them. `expected` is what the producer believes to have
         when it recovers from an error. An open transaction is aborted first, and the producer asks again."""
@@ -135,7 +136,7 @@ class TransactionsState:
             transaction.producer_id = self._new_producer_id()
         elif transaction.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        elif expected is not None and not _is_known(transaction, *expected):
+        elif expected is not None and not transaction.may_recover(*expected):
             raise KafkaError(ErrorCode.PRODUCER_FENCED)
         elif transaction.state is TxnState.ONGOING:
             self._fence(effects, transaction)
@@ -177,7 +178,7 @@ class TransactionsState:
     def add_partitions(
         self,
         effects: Effects,
-        reply: Any,
+        reply: Reply,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
@@ -189,7 +190,7 @@ class TransactionsState:
         if transaction.state in PREPARED:
             # Before the producer is looked at: it may know its next id already.
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
-        _check_producer(transaction, producer_id, producer_epoch)
+        transaction.check_producer(producer_id, producer_epoch)
         wanted = list(partitions)
         ongoing = transaction.state is TxnState.ONGOING
         if not ongoing or any(partition not in transaction.partitions for partition in wanted):
@@ -204,7 +205,7 @@ class TransactionsState:
     def verify_partitions(
         self,
         effects: Effects,
-        reply: Any,
+        reply: Reply,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
@@ -212,7 +213,7 @@ class TransactionsState:
     ) -> None:
         """Are these partitions in the producer's open transaction? Answers a code for each."""
         transaction = self._existing(transactional_id)
-        _check_producer(transaction, producer_id, producer_epoch)
+        transaction.check_producer(producer_id, producer_epoch)
         if transaction.state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
         effects.answer(
@@ -228,7 +229,7 @@ class TransactionsState:
     def end(
         self,
         effects: Effects,
-        reply: Any,
+        reply: Reply,
         transactional_id: str,
         producer_id: int,
         producer_epoch: int,
@@ -245,13 +246,13 @@ class TransactionsState:
     def _end_without_bump(
         self,
         effects: Effects,
-        reply: Any,
+        reply: Reply,
         transaction: Transaction,
         producer_id: int,
         producer_epoch: int,
         commit: bool,
     ) -> None:
-        _check_producer(transaction, producer_id, producer_epoch)
+        transaction.check_producer(producer_id, producer_epoch)
         state = transaction.state
         if state in PREPARED:
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS)
@@ -264,7 +265,7 @@ class TransactionsState:
     def _end(
         self,
         effects: Effects,
-        reply: Any,
+        reply: Reply,
         transaction: Transaction,
         producer_id: int,
         producer_epoch: int,
@@ -292,7 +293,7 @@ class TransactionsState:
             self._prepare(effects, transaction, commit, client_version)
         else:
             raise KafkaError(ErrorCode.INVALID_TXN_STATE)
-        producer_id, producer_epoch = _after_completion(transaction)
+        producer_id, producer_epoch = transaction.after_completion()
         effects.answer(reply, EndTxnResponse(producer_id=producer_id, producer_epoch=producer_epoch))
 
     def _prepare(
@@ -338,7 +339,7 @@ class TransactionsState:
             return
         committed = transaction.state is TxnState.PREPARE_COMMIT
         value = transaction.value(TxnState.COMPLETE_COMMIT if committed else TxnState.COMPLETE_ABORT, effects.now_ms)
-        value.producer_id, value.producer_epoch = _after_completion(transaction)
+        value.producer_id, value.producer_epoch = transaction.after_completion()
         value.next_producer_id = NO_PRODUCER_ID
         value.transaction_partitions = []
         self._write(effects, transactional_id, value)
@@ -381,26 +382,3 @@ class TransactionsState:
             value.client_transaction_version = 0
         effects.write(TransactionLogKey(transactional_id=transactional_id), value, log_version)
         return self.transactions[transactional_id]
-
-
-def _check_producer(transaction: Transaction, producer_id: int, producer_epoch: int) -> None:
-    if transaction.producer_id != producer_id:
-        raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING)
-    if transaction.producer_epoch != producer_epoch:
-        raise KafkaError(ErrorCode.PRODUCER_FENCED)
-
-
-def _is_known(transaction: Transaction, producer_id: int, producer_epoch: int) -> bool:
-    """May a producer with this id recover? One whose id was just replaced asks again with its last epoch."""
-    return (
-        transaction.producer_epoch == NO_PRODUCER_EPOCH
-        or producer_id == transaction.producer_id
-        or (producer_id == transaction.previous_producer_id and producer_epoch >= EPOCH_MAX - 1)
-    )
-
-
-def _after_completion(transaction: Transaction) -> tuple[int, int]:
-    """Id and epoch with which the producer goes on when this transaction is over."""
-    if transaction.client_version >= EPOCH_BUMP_VERSION and transaction.next_producer_id != NO_PRODUCER_ID:
-        return transaction.next_producer_id, 0
-    return transaction.producer_id, transaction.producer_epoch

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.coordinators.transactions.transaction import TopicPartition
 from pylogd.coordinators.transactions.transaction_coordinator import Codes
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pylogd.config.host import Host
     from pylogd.coordinators.transactions.transaction_coordinator import TransactionCoordinator
     from pylogd.metadata.latest import LatestImage
+    from pylogd.protocol.messages.add_partitions_to_txn import AddPartitionsToTxnResponse
     from pylogd.rpc.broker_pool import Peers
     from pylogd.rpc.peer import PeerError
 
@@ -160,9 +161,13 @@ class TransactionVerifier:
         )
 
     def _answered(
-        self, broker_id: int, questions: dict[str, Question], response: Any, failure: PeerError | None
+        self,
+        broker_id: int,
+        questions: dict[str, Question],
+        response: AddPartitionsToTxnResponse | None,
+        failure: PeerError | None,
     ) -> None:
-        if failure is not None:
+        if response is None:
             for question in questions.values():
                 question.fail(ErrorCode.NETWORK_EXCEPTION)
         elif response.error_code:
