@@ -23,6 +23,7 @@ import re
 from typing import Any, Final
 
 from pylogd.config.config_error import ConfigError
+from pylogd.config.java_double import double_text
 from pylogd.config.valid import check, is_integer
 
 _FLOAT = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?[dDfF]?"
@@ -115,7 +116,7 @@ class ConfigKey:
     def parse(self, text: str) -> Any:
         """Text to a checked value of the key's type."""
         value = self.convert(text)
-        check(self, value)
+        check(self.name, self.valid, value)
         return value
 
     def to_text(self, value: Any) -> str | None:
@@ -129,21 +130,6 @@ class ConfigKey:
         if self.type == "double":
             return double_text(value)
         return str(value)
-
-
-def double_text(value: float) -> str:
-    """A double as Java prints it: plain between 1e-3 and 1e7, otherwise as 1.5E10."""
-    if value == 0 or 1e-3 <= abs(value) < 1e7:
-        return repr(float(value))
-    if value != value or value in (float("inf"), float("-inf")):
-        return "NaN" if value != value else ("Infinity" if value > 0 else "-Infinity")
-    digits, _, exponent = f"{value!r}".partition("e")
-    if not exponent:
-        digits, _, exponent = f"{value:.16e}".partition("e")
-        digits = digits.rstrip("0")
-    if "." not in digits:
-        digits += ".0"
-    return f"{digits}{'0' if digits.endswith('.') else ''}E{int(exponent)}"
 
 
 def parse_table(text: str) -> dict[str, ConfigKey]:

@@ -81,6 +81,6 @@ def _row(key: ConfigKey, fifth: str) -> str:
         text = key.to_text(key.default)
         default = "" if text is None else '""' if text == "" else f"`{text}`"
     mark = " †" if "inert" in key.flags else ""
-    valid = valid_text(key).replace("|", "\\|")
+    valid = valid_text(key.valid).replace("|", "\\|")
     doc = key.doc.replace("<", "&lt;").replace("|", "\\|").replace("*", "\\*")
     return f"| `{key.name}`{mark} | {key.type} | {default} | {valid} | {fifth} | {doc} |\n"

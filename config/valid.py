@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from pylogd.config.config_error import ConfigError
-
-if TYPE_CHECKING:
-    from pylogd.config.definition import ConfigKey
+from pylogd.config.java_double import double_text
 
 _DURATION = r"P(?=.)([0-9]+D)?(T(?=.)([0-9]+H)?([0-9]+M)?([0-9]+(\.[0-9]{0,9})?S)?)?"
 
@@ -20,24 +18,22 @@ def is_integer(text: str) -> bool:
     return digits.isascii() and digits.isdigit()
 
 
-def check(key: ConfigKey, value: Any) -> None:
-    """Raise ConfigError unless the value lies in the key's valid range."""
-    rule = key.valid
+def check(name: str, rule: str, value: Any) -> None:
+    """Raise ConfigError unless the value of the key lies in its valid range."""
     if rule == "*":
         return
     if rule.startswith("list"):
-        _check_list(key, value, rule)
+        _check_list(name, value, rule)
     elif rule.endswith("}"):
-        _check_choice(key, value, rule)
+        _check_choice(name, value, rule)
     elif rule in _NAMED:
-        _NAMED[rule][0](key, value)
+        _NAMED[rule][0](name, value)
     else:
-        _check_range(key, value, rule)
+        _check_range(name, value, rule)
 
 
-def valid_text(key: ConfigKey) -> str:
+def valid_text(rule: str) -> str:
     """The valid values, in the notation of Kafka's own documentation."""
-    rule = key.valid
     if rule == "*":
         return ""
     if rule in _NAMED:
@@ -58,8 +54,7 @@ def _choices(rule: str) -> list[str]:
     return rule[rule.index("{") + 1 : -1].split(",")
 
 
-def _check_list(key: ConfigKey, value: list[str], rule: str) -> None:
-    name = key.name
+def _check_list(name: str, value: list[str], rule: str) -> None:
     if not value and not rule.startswith("list?"):
         allowed = ", ".join(_choices(rule)) if "{" in rule else "any non-empty value"
         raise ConfigError(
@@ -75,16 +70,16 @@ def _check_list(key: ConfigKey, value: list[str], rule: str) -> None:
                 raise ConfigError(name, item, "String must be one of: " + ", ".join(choices))
 
 
-def _check_choice(key: ConfigKey, value: str, rule: str) -> None:
+def _check_choice(name: str, value: str, rule: str) -> None:
     choices = _choices(rule)
     if rule.startswith("i{"):
         if value.upper() not in choices:
-            raise ConfigError(key.name, value, "String must be one of (case insensitive): " + ", ".join(choices))
+            raise ConfigError(name, value, "String must be one of (case insensitive): " + ", ".join(choices))
     elif value not in choices:
-        raise ConfigError(key.name, value, "String must be one of: " + ", ".join(choices))
+        raise ConfigError(name, value, "String must be one of: " + ", ".join(choices))
 
 
-def _check_range(key: ConfigKey, value: float, rule: str) -> None:
+def _check_range(name: str, value: float, rule: str) -> None:
     failure = ""
     for part in rule.split("|"):
         low, dots, high = part.partition("..")
@@ -98,16 +93,16 @@ def _check_range(key: ConfigKey, value: float, rule: str) -> None:
         else:
             return
     if "|" in rule:
-        failure = f"Value must be in {valid_text(key)}"
-    raise ConfigError(key.name, key.to_text(value), failure)
+        failure = f"Value must be in {valid_text(rule)}"
+    raise ConfigError(name, double_text(value) if isinstance(value, float) else str(value), failure)
 
 
-def _check_nonempty(key: ConfigKey, value: str) -> None:
+def _check_nonempty(name: str, value: str) -> None:
     if not value:
-        raise ConfigError(key.name, value, "String must be non-empty")
+        raise ConfigError(name, value, "String must be non-empty")
 
 
-def _check_nonnull(key: ConfigKey, value: object) -> None:
+def _check_nonnull(name: str, value: object) -> None:
     """Text is never null."""
 
 
@@ -128,33 +123,33 @@ def parse_server(key_name: str, entry: str) -> tuple[str, int]:
     return host.strip("[]"), int(port)
 
 
-def _check_voters(key: ConfigKey, value: list[str]) -> None:
+def _check_voters(name: str, value: list[str]) -> None:
     for entry in value:
-        parse_voter(key.name, entry)
+        parse_voter(name, entry)
 
 
-def _check_servers(key: ConfigKey, value: list[str]) -> None:
+def _check_servers(name: str, value: list[str]) -> None:
     for entry in value:
-        parse_server(key.name, entry)
+        parse_server(name, entry)
 
 
-def _check_replicas(key: ConfigKey, value: list[str]) -> None:
+def _check_replicas(name: str, value: list[str]) -> None:
     if "".join(value) != "*" and not all(re.fullmatch("([0-9]+:[0-9]+)?", item) for item in value):
         raise ConfigError(
-            key.name, ",".join(value), "must be * or a list [partitionId]:[brokerId],[partitionId]:[brokerId],..."
+            name, ",".join(value), "must be * or a list [partitionId]:[brokerId],[partitionId]:[brokerId],..."
         )
 
 
-def _check_reset(key: ConfigKey, value: str) -> None:
+def _check_reset(name: str, value: str) -> None:
     kind, _, duration = value.partition(":")
     if value.lower() in ("earliest", "latest") or (
         kind.lower() == "by_duration" and re.fullmatch(_DURATION, duration.upper())
     ):
         return
-    raise ConfigError(key.name, value, "must be 'earliest', 'latest' or 'by_duration:<PnDTnHnMn.nS>'")
+    raise ConfigError(name, value, "must be 'earliest', 'latest' or 'by_duration:<PnDTnHnMn.nS>'")
 
 
-_NAMED: Final[dict[str, tuple[Callable[[ConfigKey, Any], None], str]]] = {
+_NAMED: Final[dict[str, tuple[Callable[[str, Any], None], str]]] = {
     "nonempty": (_check_nonempty, "non-empty string"),
     "nonnull": (_check_nonnull, "non-null string"),
     "voters": (_check_voters, "non-empty list"),

@@ -49,7 +49,7 @@ def described(key: ConfigKey) -> list[object]:
     return [
         key.type,
         normal(key.name, default),
-        normal(key.name, valid_text(key)),
+        normal(key.name, valid_text(key.valid)),
         key.importance,
         str(key.internal).lower(),
         key.update_mode,

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from pylogd.config.broker import BROKER_KEYS
 from pylogd.config.config_error import ConfigError
-from pylogd.config.definition import double_text, parse_table
+from pylogd.config.definition import parse_table
 from pylogd.config.group_configs import GROUP_KEYS
+from pylogd.config.java_double import double_text
 from pylogd.config.topic_configs import TOPIC_KEYS
 
 ALL = {**BROKER_KEYS, **TOPIC_KEYS, **GROUP_KEYS}
