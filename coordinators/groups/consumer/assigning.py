@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.coordinators.groups.consumer.assignors import assignor
-from pylogd.coordinators.groups.consumer.assignors.assignor import GroupSpec, MemberSpec
+from pylogd.coordinators.groups.consumer.assignors.assignor import Assignment, GroupSpec, MemberSpec
 from pylogd.coordinators.groups.consumer.assignors.java_order import name_order
+from pylogd.coordinators.groups.consumer.assignors.offered import offered_assignors
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.group_settings import ASSIGNMENT_INTERVAL_MS
 from pylogd.coordinators.groups.consumer.subscribed_topics import subscribed_ids
@@ -23,7 +23,7 @@ _ONE_BATCH_MEMBERS_MAX = 2000
 class Assigning:
     def __init__(self, groups: ConsumerGroups) -> None:
         self._groups = groups
-        self.offered = assignor.offered(groups.config["group.consumer.assignors"])
+        self.offered = offered_assignors(groups.config["group.consumer.assignors"])
         self.default = next(iter(self.offered))
 
     def update(self, effects: Effects, group: ConsumerGroup) -> None:
@@ -75,7 +75,7 @@ class Assigning:
             members[member_id] = MemberSpec(member.instance_id, found[0], group.target.get(member_id, {}), found[1])
         return GroupSpec(members, group.all_same, partitions)
 
-    def write(self, effects: Effects, group_id: str, member_id: str, target: assignor.Assignment) -> None:
+    def write(self, effects: Effects, group_id: str, member_id: str, target: Assignment) -> None:
         effects.write(
             records.ConsumerGroupTargetAssignmentMemberKey(group_id, member_id),
             records.ConsumerGroupTargetAssignmentMemberValue(

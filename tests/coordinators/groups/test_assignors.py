@@ -12,16 +12,16 @@ from pylogd.coordinators.groups.consumer.assignors.assignor import (
     GroupAssignment,
     GroupSpec,
     MemberSpec,
-    offered,
 )
 from pylogd.coordinators.groups.consumer.assignors.java_order import name_order
+from pylogd.coordinators.groups.consumer.assignors.offered import offered_assignors
 from pylogd.coordinators.groups.consumer.subscribed_topics import TopicHashes, topic_hash
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.registrations import Broker, Partition, Topic
 from pylogd.protocol.uuids import to_text
 from support.jvm import compiled, tool_command
 
-ASSIGNORS = offered(["uniform", "range"])
+ASSIGNORS = offered_assignors(["uniform", "range"])
 
 
 def ask_kafka(lines: list[str]) -> list[str]:
