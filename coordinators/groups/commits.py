@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 from struct import Struct
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.protocol.messages import group_records as records
 from pylogd.protocol.uuids import ZERO
@@ -32,6 +32,17 @@ _NOTE_MAX = 126
 #: One tagged field, number 0, of 16 bytes; and none.
 _TAGGED = b"\x01\x00\x10"
 _UNTAGGED = b"\x00"
+
+
+class CommittedOffset(NamedTuple):
+    """What is kept of a commit: the value of its record, and where that stands in the log."""
+
+    value: records.OffsetCommitValue
+    record_offset: int
+
+    @property
+    def topic_id(self) -> bytes:
+        return self.value.topic_id
 
 
 class Commit:

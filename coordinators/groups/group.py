@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.offsets import CommittedOffset
+    from pylogd.coordinators.groups.commits import CommittedOffset
     from pylogd.coordinators.shard.effects import Effects
 
 CLASSIC = "classic"

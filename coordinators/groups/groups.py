@@ -9,14 +9,14 @@ from pylogd.config.values import Values
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, State
 from pylogd.coordinators.groups.classic.classic_protocol import Caller, ClassicProtocol
 from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
-from pylogd.coordinators.groups.commits import Commit
+from pylogd.coordinators.groups.commits import Commit, CommittedOffset
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
 from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtocol
 from pylogd.coordinators.groups.consumer.describe import describe
 from pylogd.coordinators.groups.consumer.group_replay import CONSUMER_RECORDS, ConsumerKey, replay_consumer
 from pylogd.coordinators.groups.consumer.migration.classic_members import ClassicMembers
 from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
-from pylogd.coordinators.groups.offsets import CommittedOffset, Offsets
+from pylogd.coordinators.groups.offsets import Offsets
 from pylogd.coordinators.shard.effects import Effects, Reply, WriteRefused
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, RecordClasses
 from pylogd.protocol.errors import ErrorCode, KafkaError

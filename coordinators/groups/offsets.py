@@ -11,9 +11,8 @@ or no longer subscribed to the topic; what counts is the group's to say (`Group.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
 
-from pylogd.coordinators.groups.commits import VERSION, Commit
+from pylogd.coordinators.groups.commits import VERSION, Commit, CommittedOffset
 from pylogd.coordinators.groups.group import Group
 from pylogd.coordinators.shard.effects import Effects, Wanted
 from pylogd.protocol.messages import group_records as records
@@ -23,17 +22,8 @@ from pylogd.protocol.uuids import ZERO
 _VERSION_WITH_EXPIRY = 1
 NO_EXPIRY = -1
 
-ByPartition = dict[int, "CommittedOffset"]
+ByPartition = dict[int, CommittedOffset]
 ByTopic = dict[str, ByPartition]
-
-
-class CommittedOffset(NamedTuple):
-    value: records.OffsetCommitValue
-    record_offset: int
-
-    @property
-    def topic_id(self) -> bytes:
-        return self.value.topic_id
 
 
 class Offsets:

@@ -17,7 +17,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import group_records as records
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.offsets import CommittedOffset
+    from pylogd.coordinators.groups.commits import CommittedOffset
     from pylogd.coordinators.shard.effects import Effects
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
