@@ -1,4 +1,25 @@
-"""What a shard demands of its users: the state of a kind of coordinator, and events that many requests repeat."""
+"""What a shard asks of those who use it: the state of a kind of coordinator, and events that many requests share.
+
+A decision is a plain function of the state and an `Effects`: it looks, and says what shall happen with
+`effects.write(key, value, version)` (value None is a tombstone; the state has changed when it returns),
+`effects.answer(reply, response)` now or in a later event (a parked JoinGroup), `effects.after(name, delay_ms, event)`
+and `effects.cancel(name)`. `effects.now_ms` is the time. KafkaError raised by an event before it wrote anything
+becomes the answer of its reply; the timers it has set by then are set. Soft state (who is parked, deadlines) may be
+changed by the decision itself, durable state only by `replay`. Records of one event stay in one batch unless
+`effects.atomic = False`.
+
+A handler asks:
+
+    shard = groups.shard_of(group_id)           # KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, ...
+    reply = Reply(lambda code, message: MyResponse(error_code=code))
+    shard.submit(lambda effects: shard.state.decide(effects, reply, ...), reply)
+    return reply                                # a Deferred
+
+`submit(..., writes=False)` is for events that never write, or change nothing but timers before they do: they run even
+while too few replicas are in sync, and only what they write is refused. `submit(..., producer=(id, epoch))` is for
+records of a transaction, which get a batch of their own, `end_transaction` for its marker, `submit_repeated` for events
+that come in crowds.
+"""
 
 from __future__ import annotations
 
