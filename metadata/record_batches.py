@@ -23,6 +23,8 @@ FRAME_VERSION = 1
 
 #: What a decision returns and a log takes: a message and the version to write it at.
 VersionedRecord = tuple[Any, int]
+#: The same of a control record, behind its type.
+ControlMessage = tuple[ControlType, Message, int]
 
 
 def record_class(api_key: int) -> type[Message]:
@@ -82,9 +84,7 @@ def metadata_batch(records: Sequence[VersionedRecord], *, base_offset: int, epoc
     )
 
 
-def control_batch(
-    records: Iterable[tuple[ControlType, Any, int]], *, base_offset: int, epoch: int, timestamp_ms: int
-) -> bytearray:
+def control_batch(records: Iterable[ControlMessage], *, base_offset: int, epoch: int, timestamp_ms: int) -> bytearray:
     """One batch of control records given as (type, message, message version)."""
     return batches.build_batch(
         (batches.Record(0, timestamp_ms, control_key(kind), encode(message, at)) for kind, message, at in records),

@@ -12,13 +12,20 @@ Crash policy: written under `<name>-<digits>.checkpoint.part`, fsynced, renamed,
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from pylogd.metadata import feature_levels
 from pylogd.metadata.image import ClusterImage
-from pylogd.metadata.record_batches import VersionedRecord, control_batch, decode_batches, metadata_batch
+from pylogd.metadata.record_batches import (
+    ControlMessage,
+    VersionedRecord,
+    control_batch,
+    decode_batches,
+    metadata_batch,
+)
 from pylogd.metadata.registrations import Broker, Partition
 from pylogd.protocol.control import ControlType
+from pylogd.protocol.messages import control_records as c
+from pylogd.protocol.messages import metadata_records as m
 from pylogd.runtime.files import FileSystem
 
 SUFFIX = ".checkpoint"
@@ -76,9 +83,7 @@ def partition_record(
     topic_id: bytes, index: int, partition: Partition, metadata_version: int, elr: bool
 ) -> VersionedRecord:
     """The PartitionRecord that recreates `partition`."""
-    from pylogd.protocol.messages.metadata_records import PartitionRecord
-
-    record = PartitionRecord(
+    record = m.PartitionRecord(
         partition_id=index,
         topic_id=topic_id,
         replicas=list(partition.replicas),
@@ -101,8 +106,6 @@ def partition_record(
 
 def broker_record(broker: Broker, metadata_version: int) -> VersionedRecord:
     """The RegisterBrokerRecord that recreates `broker`."""
-    from pylogd.protocol.messages import metadata_records as m
-
     version = feature_levels.register_broker_record_version(metadata_version)
     record = m.RegisterBrokerRecord(
         broker_id=broker.id,
@@ -130,8 +133,6 @@ def broker_record(broker: Broker, metadata_version: int) -> VersionedRecord:
 
 def image_records(image: ClusterImage) -> Iterator[VersionedRecord]:
     """Records whose replay gives `image` again. metadata.version comes first: it decides how the others are read."""
-    from pylogd.protocol.messages import metadata_records as m
-
     level = image.metadata_version
     if level:
         yield m.FeatureLevelRecord(name=feature_levels.METADATA_VERSION, feature_level=level), 0
@@ -168,13 +169,11 @@ def snapshot_batches(
     last_contained_timestamp_ms: int,
     now_ms: int,
     kraft_version: int,
-    voters: Any = None,
+    voters: c.VotersRecord | None = None,
 ) -> Iterator[bytearray]:
-    """The batches of a snapshot file, in order. `voters` is a VotersRecord, only with kraft.version 1."""
-    from pylogd.protocol.messages import control_records as c
-
+    """The batches of a snapshot file, in order. `voters` only with kraft.version 1."""
     header = c.SnapshotHeaderRecord(version=0, last_contained_log_timestamp=last_contained_timestamp_ms)
-    head: list[tuple[ControlType, Any, int]] = [(ControlType.SNAPSHOT_HEADER, header, 0)]
+    head: list[ControlMessage] = [(ControlType.SNAPSHOT_HEADER, header, 0)]
     if kraft_version >= 1:
         version_record = c.KRaftVersionRecord(version=0, kraft_version=kraft_version)
         head.append((ControlType.KRAFT_VERSION, version_record, 0))
@@ -225,7 +224,7 @@ class SnapshotContents:
 
     def __init__(self) -> None:
         self.kraft_version = 0
-        self.voters: Any = None
+        self.voters: c.VotersRecord | None = None
         self.last_contained_timestamp_ms = 0
 
 

@@ -16,7 +16,7 @@ when it holds logs: those belong to somebody, and nothing is written. The direct
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.broker.cluster import meta_properties
 from pylogd.broker.cluster.meta_properties import MetaProperties
@@ -26,6 +26,9 @@ from pylogd.protocol import uuids
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.file_lock import LockHeld
 from pylogd.runtime.files import FileSystem
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.control_records import VotersRecord
 
 BOOTSTRAP_NAME = "bootstrap.checkpoint"
 METADATA_PARTITION = "__cluster_metadata-0"
@@ -286,7 +289,7 @@ def parse_initial_controllers(text: str, listener_name: str) -> list[Voter]:
     return voters
 
 
-def voters_record(voters: list[Voter]) -> object:
+def voters_record(voters: list[Voter]) -> VotersRecord:
     from pylogd.protocol.messages import control_records as c
 
     return c.VotersRecord(
