@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pylogd.coordinators.groups.classic.classic_protocol import Caller
+from pylogd.coordinators.groups.group import Caller
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages.consumer_group_heartbeat import (

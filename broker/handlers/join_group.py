@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.coordinators.groups.classic.classic_protocol import Caller
+from pylogd.coordinators.groups.group import Caller
 from pylogd.coordinators.shard.effects import Reply
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages.join_group import JoinGroupRequest, JoinGroupResponse

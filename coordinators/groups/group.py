@@ -1,9 +1,9 @@
-"""What every kind of group has in common, as the offsets and the admin calls see it."""
+"""What every kind of group has in common, as requests, offsets and the admin calls see it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from pylogd.coordinators.groups.commits import CommittedOffset
@@ -12,6 +12,14 @@ if TYPE_CHECKING:
 CLASSIC = "classic"
 CONSUMER = "consumer"
 UNKNOWN_MEMBER = ""
+
+
+class Caller(NamedTuple):
+    """Who sends a request, at which version."""
+
+    version: int
+    client_id: str
+    host: str
 
 
 class Group(Protocol):

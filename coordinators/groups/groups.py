@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pylogd.config.values import Values
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, State
-from pylogd.coordinators.groups.classic.classic_protocol import Caller, ClassicProtocol
+from pylogd.coordinators.groups.classic.classic_protocol import ClassicProtocol
 from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
 from pylogd.coordinators.groups.commits import Commit, CommittedOffset
 from pylogd.coordinators.groups.consumer.consumer_group import ConsumerGroup
@@ -15,7 +15,7 @@ from pylogd.coordinators.groups.consumer.consumer_protocol import ConsumerProtoc
 from pylogd.coordinators.groups.consumer.describe import describe
 from pylogd.coordinators.groups.consumer.group_replay import CONSUMER_RECORDS, ConsumerKey, replay_consumer
 from pylogd.coordinators.groups.consumer.migration.classic_members import ClassicMembers
-from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
+from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Caller, Group
 from pylogd.coordinators.groups.offsets import Offsets
 from pylogd.coordinators.shard.effects import Effects, Reply, WriteRefused
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, RecordClasses

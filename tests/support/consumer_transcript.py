@@ -16,9 +16,9 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from pylogd.coordinators.groups.classic.classic_protocol import Caller
 from pylogd.coordinators.groups.consumer.member import MemberState
 from pylogd.coordinators.groups.consumer.migration.embedded import decode_assignment, encode_assignment
+from pylogd.coordinators.groups.group import Caller
 from pylogd.metadata.delta import ImageDelta
 from pylogd.metadata.image import GROUP_RESOURCE
 from pylogd.metadata.registrations import Partition, Topic

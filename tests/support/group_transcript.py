@@ -27,8 +27,8 @@ import re
 from typing import Any
 
 from pylogd.config.broker import BrokerConfig
-from pylogd.coordinators.groups.classic.classic_protocol import Caller
 from pylogd.coordinators.groups.commits import Commit
+from pylogd.coordinators.groups.group import Caller
 from pylogd.coordinators.groups.groups import GroupState
 from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects
 from pylogd.coordinators.shard.record_pairs import decode_record

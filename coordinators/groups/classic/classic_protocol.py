@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from typing import NamedTuple
 
 from pylogd.config.values import Values
 from pylogd.coordinators.groups.classic.classic_answers import join_error, joined, synced
 from pylogd.coordinators.groups.classic.classic_group import ClassicGroup, Member, Protocols, State
 from pylogd.coordinators.groups.classic.rebalancing import NEW_MEMBER_JOIN_TIMEOUT_MS, Rebalancing
-from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Group
+from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Caller, Group
 from pylogd.coordinators.shard.effects import WRITE_ERRORS, Effects, Reply, WriteRefused
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import group_records as records
@@ -28,14 +27,6 @@ logger = logging.getLogger(__name__)
 #: From this version on a new member is told its id first and joins with it.
 MEMBER_ID_REQUIRED_SINCE = 4
 SKIP_ASSIGNMENT_SINCE = 9
-
-
-class Caller(NamedTuple):
-    """Who sends a request, at which version."""
-
-    version: int
-    client_id: str
-    host: str
 
 
 class ClassicProtocol:

@@ -42,8 +42,8 @@ from pylogd.protocol.messages.consumer_group_heartbeat import (
 )
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.classic.classic_protocol import Caller
     from pylogd.coordinators.groups.classic.rebalancing import Rebalancing
+    from pylogd.coordinators.groups.group import Caller
     from pylogd.coordinators.shard.effects import Effects, Reply
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage

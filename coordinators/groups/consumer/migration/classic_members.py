@@ -26,8 +26,8 @@ from pylogd.protocol.messages.leave_group import LeaveGroupRequest, LeaveGroupRe
 from pylogd.protocol.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 
 if TYPE_CHECKING:
-    from pylogd.coordinators.groups.classic.classic_protocol import Caller
     from pylogd.coordinators.groups.consumer.reconcile import Reported
+    from pylogd.coordinators.groups.group import Caller
     from pylogd.coordinators.shard.effects import Effects, Reply
 
 logger = logging.getLogger(__name__)
