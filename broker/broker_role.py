@@ -31,7 +31,7 @@ from pylogd.coordinators.transactions.transaction_coordinator import Transaction
 from pylogd.coordinators.transactions.verifier import TransactionVerifier
 from pylogd.protocol import uuids
 from pylogd.replication.fetchers import Fetchers
-from pylogd.replication.isr import Standing
+from pylogd.replication.in_sync import Standing
 from pylogd.replication.replicas import Replicas
 from pylogd.rpc.broker_pool import Peers
 from pylogd.storage.compaction.cleaner import CleanerConfig, LogCleaner
@@ -39,6 +39,7 @@ from pylogd.storage.compaction.cleaner import CleanerConfig, LogCleaner
 if TYPE_CHECKING:
     from pylogd.broker.admin.log_configs import LogConfigs
     from pylogd.broker.cluster.publisher import MetadataListener, MetadataPublisher
+    from pylogd.broker.gate.gate import Gate
     from pylogd.broker.network.server import Server
     from pylogd.config.host import Host
     from pylogd.controller.driver import QuorumDriver
@@ -58,6 +59,7 @@ class BrokerRole:
         cluster_id: str,
         *,
         server: Server,
+        gate: Gate,
         logs: LogManager,
         log_configs: LogConfigs,
         publisher: MetadataPublisher,
@@ -69,6 +71,7 @@ class BrokerRole:
         self._metadata = metadata
         self._cluster_id = cluster_id
         self._server = server
+        self._gate = gate
         self._logs = logs
         self._publisher = publisher
         self._quorum = quorum
@@ -168,7 +171,7 @@ class BrokerRole:
         self._logs.start()
         self.cleaner.start()
         self.isr_changes.watch(self.replicas)
-        self._server.start(Dispatcher(self._services(), SUPPORTED))
+        self._server.start(Dispatcher(self._services(), SUPPORTED, self._gate))
         await self.lifecycle.unfence()
 
     def _services(self) -> Services:

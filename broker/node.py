@@ -21,6 +21,7 @@ from pylogd.broker.cluster.formatting import Directories, Formatter
 from pylogd.broker.cluster.joining import Unformatted, find_cluster
 from pylogd.broker.cluster.publisher import MetadataPublisher
 from pylogd.broker.controller_role import ControllerRole
+from pylogd.broker.gate.gate import Gate
 from pylogd.broker.network.dispatch import Dispatcher
 from pylogd.broker.network.server import Server
 from pylogd.broker.services import ControllerServices
@@ -92,6 +93,7 @@ class Node:
         self.metadata = LatestImage()
         self.publisher = MetadataPublisher(loop, self.metadata)
         self.server = Server(network, config)
+        self.gate = Gate()
         #: What the controller's listeners serve with; the controller itself is there once the node is formatted.
         self.controller_services = ControllerServices(
             self.host, self.metadata, self._kraft_version, Unformatted(config.node_id)
@@ -251,6 +253,7 @@ class Node:
             self.metadata,
             self.cluster_id,
             server=self.server,
+            gate=self.gate,
             logs=self.logs,
             log_configs=self._log_configs,
             publisher=self.publisher,

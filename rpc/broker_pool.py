@@ -26,7 +26,7 @@ class Peers:
         self._closed = False
 
     def send(self, broker_id: int, request: Message, handler: Handler, *, timeout_s: float | None = None) -> None:
-        """Ask a broker; `handler` hears exactly once, never before this returns."""
+        """Ask a broker; `handler` is called exactly once, never before this returns."""
         peer = self._find(broker_id)
         if peer is None:
             self._host.loop.call_soon(handler, None, PeerError(f"broker {broker_id} is not available"))

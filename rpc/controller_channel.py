@@ -52,7 +52,7 @@ class Channel(Protocol):
 
 
 class LocalController(Channel, Protocol):
-    """The controller of this process, as one asks it."""
+    """The controller in this process, as the channel asks it."""
 
     @property
     def active(self) -> bool: ...

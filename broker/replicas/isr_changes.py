@@ -21,7 +21,7 @@ if TYPE_CHECKING:
         AlterPartitionResponse,
         RequestTopicData,
     )
-    from pylogd.replication.isr import Proposal
+    from pylogd.replication.in_sync import Proposal
     from pylogd.replication.partition import Partition
     from pylogd.replication.replicas import Replicas
     from pylogd.rpc.controller_channel import Channel
@@ -136,6 +136,6 @@ class IsrChanges:
             await asyncio.sleep(max(replicas.lag_ms_max / 2000, 0.001))
             for at, partition in enumerate(list(replicas)):
                 if partition.is_leader and len(partition.isr) > 1:
-                    partition.check_in_sync(self._host.clock.monotonic_ms())
+                    in_sync.shrink(partition, replicas, self._host.clock.monotonic_ms())
                 if at % _SLICE == _SLICE - 1:
                     await asyncio.sleep(0)

@@ -22,6 +22,7 @@ from pylogd.broker.node import Node
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.raft.leader import Leader
 from pylogd.replication.partition import Partition
+from pylogd.runtime.simulated.internet import Internet
 from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
 from pylogd.runtime.simulated.simulated_loop import SimulatedClock, SimulatedLoop, World
 from pylogd.runtime.simulated.simulated_network import SimulatedNetwork
