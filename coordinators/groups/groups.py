@@ -17,7 +17,7 @@ from pylogd.coordinators.groups.consumer.group_replay import CONSUMER_RECORDS, C
 from pylogd.coordinators.groups.consumer.migration.classic_members import ClassicMembers
 from pylogd.coordinators.groups.group import UNKNOWN_MEMBER, Caller, Group
 from pylogd.coordinators.groups.offsets import Offsets
-from pylogd.coordinators.shard.effects import Effects, Reply, WriteRefused
+from pylogd.coordinators.shard.effects import Effects, Reply, Resolvable, WriteRefused
 from pylogd.coordinators.shard.record_pairs import CoordinatorRecord, RecordClasses
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import consumer_group_describe
@@ -175,7 +175,7 @@ class GroupState:
     def commit(
         self,
         effects: Effects,
-        reply: Reply,
+        reply: Resolvable,
         request: OffsetCommitRequest,
         version: int,
         commits: list[Commit],

@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pylogd.coordinators.shard.effects import Effects, ReplayedState, Reply
+from pylogd.coordinators.shard.effects import Effects, Owed, ReplayedState
 from pylogd.coordinators.shard.record_pairs import RecordClasses
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ class RepeatedEvent(Protocol):
     """An event for `Shard.submit_repeated`; `given` is what differs between requests. Before it writes, it changes
     nothing but timers. It writes all its records or none, and then answers."""
 
-    def decide(self, effects: Effects, reply: Reply, given: Any) -> None: ...
+    def decide(self, effects: Effects, reply: Owed, given: Any) -> None: ...

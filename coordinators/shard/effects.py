@@ -3,6 +3,7 @@ be tested by looking at them; the shard carries them out."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable
 from typing import Any, Protocol
 
@@ -53,11 +54,8 @@ class WriteRefused(KafkaError):
     """A record cannot be written now, and nothing has happened."""
 
 
-class Owed(Protocol):
-    """A reply that somebody waits for."""
-
-    def resolve(self, response: Any) -> None:
-        """Give the answer."""
+class Owed(Resolvable, Protocol):
+    """A reply to a request, which can be refused as well."""
 
     def refuse(self, code: ErrorCode, message: str | None) -> Any:
         """The response that says why it cannot be given."""
@@ -66,14 +64,14 @@ class Owed(Protocol):
         """Give that response."""
 
 
-class PromisedReply(Deferred):
+class PromisedReply(Deferred, ABC):
     """A coordinator's answer to a request."""
 
     __slots__ = ()
 
+    @abstractmethod
     def refuse(self, code: ErrorCode, message: str | None) -> Any:
         """The response that says why it cannot be given."""
-        raise NotImplementedError
 
     def fail(self, code: ErrorCode, message: str | None = None) -> None:
         self.resolve(self.refuse(code, message))

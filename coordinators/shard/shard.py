@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pylogd.coordinators.shard.contract import State
-from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, Effects, Event, Reply, Resolvable, plain_size
+from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, Effects, Event, Owed, Reply, Resolvable, plain_size
 from pylogd.coordinators.shard.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -79,7 +79,7 @@ class Shard(Generic[State]):
         self.state = make_state(self)
         self.timers = Timers(host.loop, self.run)
         #: Every reply that is still to be given, also those that no event has answered yet.
-        self._unanswered: dict[Resolvable, None] = {}
+        self._unanswered: dict[Resolvable, Owed] = {}
         self._body = bytearray()
         self._count = 0
         self._base_ms = 0
@@ -104,12 +104,12 @@ class Shard(Generic[State]):
     def submit(
         self,
         event: Event,
-        reply: Reply | None = None,
+        reply: Owed | None = None,
         *,
         writes: bool = True,
         producer: tuple[int, int] | None = None,
         guard: Guard | None = None,
-    ) -> Reply | None:
+    ) -> Owed | None:
         """Run an event now and carry out its effects; returns `reply`. While too few replicas are in sync, an event
         that `writes` is refused without being run. Any other runs, and only its records are refused. Until then it must
         have changed nothing but timers. They are set: a session goes on although what its member wants has to wait.
@@ -118,7 +118,7 @@ class Shard(Generic[State]):
         if not self.active:
             self.check()
         if reply is not None:
-            self._unanswered[reply] = None
+            self._unanswered[reply] = reply
         if self._repeated:
             self._run_repeated()
         if producer is not None:
@@ -151,7 +151,7 @@ class Shard(Generic[State]):
     def submit_repeated(self, event: RepeatedEvent, given: Any, reply: Owed) -> None:
         """Run an event that many requests repeat, at the end of this turn or before the next other event: those of one
         turn share what each would cost alone. The outcome is that of `submit`. The shard must be active."""
-        self._unanswered[reply] = None
+        self._unanswered[reply] = reply
         self._repeated.append((event, given, reply))
         if not self._flush_scheduled:
             self._flush_scheduled = True
@@ -204,7 +204,7 @@ class Shard(Generic[State]):
         partition = self.partition
         return len(partition.replica_ids) <= 1 or not partition.is_leader or len(partition.isr) >= partition.min_isr
 
-    def _refuse(self, effects: Effects, reply: Reply | None, refusal: KafkaError) -> None:
+    def _refuse(self, effects: Effects, reply: Owed | None, refusal: KafkaError) -> None:
         if reply is not None:
             code = WRITE_ERRORS.get(refusal.code)
             response = reply.refuse(refusal.code, refusal.message) if code is None else reply.refuse(code, None)
@@ -228,7 +228,7 @@ class Shard(Generic[State]):
         elif effects.replies:
             self._wait_for(self.partition.log.log_end_offset, effects.replies)
 
-    def _gather(self, effects: Effects, reply: Reply | None) -> bool:
+    def _gather(self, effects: Effects, reply: Owed | None) -> bool:
         """Add the records of the event of `reply` to the batch of this turn; False when that failed and the shard
         starts over."""
         limit = effects.batch_bytes_max
@@ -305,7 +305,7 @@ class Shard(Generic[State]):
         self.check()
         info = marker.append_to(self.partition, self._clock.now_ms())
         self.state.replay_end_transaction(marker.producer_id, marker.commit)
-        self._unanswered[reply] = None
+        self._unanswered[reply] = reply
         self._wait_for(info.last_offset + 1, [(reply, response)])
 
     # -- replies
@@ -349,8 +349,9 @@ class Shard(Generic[State]):
             self._waiting[slot] = _Wait(offset, notes, NEVER_S)
             self.partition.when_committed(offset, self.epoch, NEVER_S, self, slot)
         for reply, _ in replies:
-            if isinstance(reply, Reply) and self._unanswered.pop(reply, self) is not self:
-                reply.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
+            owed = self._unanswered.pop(reply, None)
+            if owed is not None:
+                owed.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
 
     # -- life
 
@@ -371,8 +372,9 @@ class Shard(Generic[State]):
         self.active = False
         code = WRITE_ERRORS.get(code, code)
         for reply in culprits:
-            if isinstance(reply, Reply) and self._unanswered.pop(reply, self) is not self:
-                reply.fail(code)
+            owed = None if reply is None else self._unanswered.pop(reply, None)
+            if owed is not None:
+                owed.fail(code)
         self._drop(ErrorCode.NOT_COORDINATOR)
         self.failed = self._starting
         if not self.closed and not self.failed:
@@ -393,6 +395,5 @@ class Shard(Generic[State]):
         self._body, self._count, self._replies = bytearray(), 0, []
         self._repeated = []
         unanswered, self._unanswered = self._unanswered, {}
-        for reply in unanswered:
-            if isinstance(reply, Reply):
-                reply.fail(code)
+        for reply in unanswered.values():
+            reply.fail(code)
