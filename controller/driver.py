@@ -19,19 +19,19 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
-from pylogd.controller.log import BATCH_BYTES_MAX, MetadataLog
 from pylogd.controller.log_flushes import LogFlushes
+from pylogd.controller.metadata_log import BATCH_BYTES_MAX, MetadataLog
+from pylogd.controller.metadata_stream import CommitWaiters, MetadataStream, MetadataSubscriber
 from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
-from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, NotLeader, Output, RaftError, Send
+from pylogd.controller.raft.raft_node import RaftNode
 from pylogd.controller.raft.roles import Follower
 from pylogd.controller.raft_log import DiskLog
 from pylogd.controller.snapshots import SnapshotWriter
-from pylogd.controller.stream import CommitWaiters, MetadataStream, MetadataSubscriber
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.record_batches import VersionedRecord, metadata_batch
 from pylogd.metadata.registrations import Endpoint

@@ -23,9 +23,9 @@ from pylogd.controller.decide import (
     directories,
     elections,
     features,
-    isr,
-    producer_ids,
-    quorum,
+    isr_proposals,
+    producer_id_blocks,
+    quorum_description,
     reassignments,
     topics,
 )
@@ -190,16 +190,16 @@ class Controller:
                 self.state, r
             ),
             ApiKey.UPDATE_FEATURES: lambda r, v, c: features.update_features(self.state, r, v),
-            ApiKey.ALTER_PARTITION: lambda r, v, c: isr.alter_partition(self.state, r, v),
+            ApiKey.ALTER_PARTITION: lambda r, v, c: isr_proposals.alter_partition(self.state, r, v),
             ApiKey.BROKER_REGISTRATION: lambda r, v, c: brokers.register_broker(
                 self.state, r, v, self._clock.monotonic_ms()
             ),
             ApiKey.UNREGISTER_BROKER: lambda r, v, c: brokers.unregister_broker(self.state, r),
             ApiKey.CONTROLLER_REGISTRATION: lambda r, v, c: brokers.register_controller(self.state, r),
-            ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_ids.allocate_producer_ids(self.state, r),
+            ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_id_blocks.allocate_producer_ids(self.state, r),
             ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda r, v, c: directories.assign_replicas_to_dirs(self.state, r),
-            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum.describe_quorum(self.driver, r, v),
-            ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum.describe_cluster(
+            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum_description.describe_quorum(self.driver, r, v),
+            ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum_description.describe_cluster(
                 self.driver, self.state, r, v, c.caller.listener
             ),
         }

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from pylogd.controller.log import MetadataLog
+from pylogd.controller.metadata_log import MetadataLog
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.snapshot import SnapshotId, image_records, snapshot_batches, write_snapshot
 from pylogd.protocol.errors import KafkaError

@@ -12,7 +12,7 @@ from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.config_rules import ConfigRules
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.fencing_evidence import FencingSettings
-from pylogd.controller.log import MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.metadata_log import MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
 from pylogd.controller.service import Controller, Timings

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.raft import wire
+from pylogd.controller.raft import raft_messages
 from pylogd.controller.raft.connections import NEVER_MS
 from pylogd.controller.raft.leader import Leader, PendingChange
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterNode, VoterSet
@@ -19,7 +19,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.node import RaftNode
+    from pylogd.controller.raft.raft_node import RaftNode
     from pylogd.controller.raft.requests import Inbound
 
 KRAFT_VERSION = "kraft.version"
@@ -100,7 +100,7 @@ def _finish(node: RaftNode, leader: Leader, error: ErrorCode, message: str | Non
     """Answers the pending change, unless that was done when it was appended."""
     pending, leader.pending = leader.pending, None
     if pending is not None and not pending.answered:
-        node.reply(pending.token[0], wire.change_response(pending.token[1], error, message))
+        node.reply(pending.token[0], raft_messages.change_response(pending.token[1], error, message))
 
 
 def committed(node: RaftNode, leader: Leader) -> None:
@@ -142,7 +142,7 @@ def _leader_for(node: RaftNode, inbound: Inbound) -> Leader | None:
     error = leader_error(node, node.epoch)
     if error is None and isinstance(node.role, Leader):
         return node.role
-    node.reply(inbound.token, wire.change_response(inbound.request, error or ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    node.reply(inbound.token, raft_messages.change_response(inbound.request, error or ErrorCode.NOT_LEADER_OR_FOLLOWER))
     return None
 
 
@@ -153,7 +153,7 @@ def add_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
     if leader is None:
         return
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-    endpoints = wire.endpoints_of(request.listeners)
+    endpoints = raft_messages.endpoints_of(request.listeners)
     address = endpoints.get(node.settings.listener)
     refused: tuple[ErrorCode, str] | None
     if key.id < 0 or key.directory_id == ZERO:
@@ -176,7 +176,7 @@ def add_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
             refused = ErrorCode.REQUEST_TIMED_OUT, f"New voter {key} is not ready to receive requests"
     if refused is not None or address is None:
         error, message = refused or (ErrorCode.INVALID_REQUEST, "")
-        node.reply(inbound.token, wire.change_response(request, error, message))
+        node.reply(inbound.token, raft_messages.change_response(request, error, message))
         return
     from pylogd.protocol.messages.api_versions import ApiVersionsRequest
 
@@ -229,7 +229,7 @@ def versions_learned(node: RaftNode, source_id: int, response: Any, now_ms: int)
     if not pending.answer_at_commit:
         # The replica that asks for itself must go on fetching for the commit to happen.
         pending.answered = True
-        node.reply(pending.token[0], wire.change_response(pending.token[1], ErrorCode.NONE))
+        node.reply(pending.token[0], raft_messages.change_response(pending.token[1], ErrorCode.NONE))
     return True
 
 
@@ -263,7 +263,7 @@ def remove_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
                 refused = ErrorCode.VOTER_NOT_FOUND, message
     if refused is not None or voters is None:
         error, message = refused or (ErrorCode.VOTER_NOT_FOUND, "")
-        node.reply(inbound.token, wire.change_response(request, error, message))
+        node.reply(inbound.token, raft_messages.change_response(request, error, message))
         return
     offset = _write(node, [_voters_record(voters)], now_ms)
     leader.pending = PendingChange((inbound.token, request), now_ms + node.timeouts.request_ms, None, offset)
@@ -279,12 +279,12 @@ def update_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     if refused is None and isinstance(leader, Leader):
         refused = _update(node, leader, request, now_ms)
     error = refused or ErrorCode.NONE
-    return wire.update_voter_response(node.leader_info, inbound.listener, error)
+    return raft_messages.update_voter_response(node.leader_info, inbound.listener, error)
 
 
 def _update(node: RaftNode, leader: Leader, request: Any, now_ms: int) -> ErrorCode | None:
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-    endpoints = wire.endpoints_of(request.listeners)
+    endpoints = raft_messages.endpoints_of(request.listeners)
     low, high = request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
     if key.id < 0 or key.directory_id == ZERO or node.settings.listener not in endpoints or not 0 <= low <= high:
         return ErrorCode.INVALID_REQUEST

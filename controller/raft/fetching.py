@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.raft import wire
+from pylogd.controller.raft import raft_messages
 from pylogd.controller.raft.connections import NEVER_MS
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import match
@@ -18,7 +18,7 @@ from pylogd.controller.raft.voters import Node, ReplicaKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.node import RaftNode
+    from pylogd.controller.raft.raft_node import RaftNode
     from pylogd.controller.raft.requests import Inbound
 
 
@@ -40,7 +40,7 @@ def poll_follower(node: RaftNode, role: Follower, now_ms: int) -> int:
     if now_ms >= role.update_voter_at_ms:
         if _should_update_voter(node, role):
             settings = node.settings
-            request = wire.update_voter_request(
+            request = raft_messages.update_voter_request(
                 settings.cluster_id, role.epoch, node.local, settings.endpoints, settings.kraft_versions
             )
             deadline_ms = _send_to_leader(node, role, request, now_ms, role.voter_updated)
@@ -68,10 +68,10 @@ def _poll_observer(node: RaftNode, role: Follower, now_ms: int) -> int:
     former = node.voters.get(node.local.id)
     if former is not None:
         # This id votes with a directory that is gone: it has to leave before we can come in.
-        request = wire.remove_voter_request(settings.cluster_id, former.key)
+        request = raft_messages.remove_voter_request(settings.cluster_id, former.key)
     else:
         timeout_ms = node.timeouts.request_ms
-        request = wire.add_voter_request(settings.cluster_id, node.local, settings.endpoints, timeout_ms)
+        request = raft_messages.add_voter_request(settings.cluster_id, node.local, settings.endpoints, timeout_ms)
     return _send_to_leader(node, role, request, now_ms, role.asked_to_join)
 
 
@@ -114,11 +114,11 @@ def _fetch(node: RaftNode, server: Node, now_ms: int) -> int:
     role, settings = node.role, node.settings
     if isinstance(role, Follower) and role.snapshot is not None and server.id == role.leader_id:
         limit = settings.fetch_snapshot_bytes_max
-        request = wire.fetch_snapshot_request(
+        request = raft_messages.fetch_snapshot_request(
             settings.cluster_id, role.epoch, node.local, role.snapshot, role.snapshot_bytes, limit
         )
     else:
-        request = wire.fetch_request(
+        request = raft_messages.fetch_request(
             settings.cluster_id,
             role.epoch,
             node.local,
@@ -167,7 +167,7 @@ class WaitingFetches:
     def fail(self, node: RaftNode, error: ErrorCode) -> None:
         waiting, self._waiting = self._waiting, []
         for _, inbound, _ in waiting:
-            response = wire.fetch_response(
+            response = raft_messages.fetch_response(
                 node.leader_info, inbound.listener, inbound.version, error, node.log.start_offset
             )
             node.reply(inbound.token, response)
@@ -180,7 +180,7 @@ def fetch_answer(node: RaftNode, inbound: Inbound, partition: Any) -> tuple[Any,
     found = match(log, partition.fetch_offset, partition.last_fetched_epoch)
     limit = min(inbound.request.max_bytes, ANSWER_BYTES_MAX)
     records = log.read(partition.fetch_offset, limit) if found.valid else b""
-    response = wire.fetch_response(
+    response = raft_messages.fetch_response(
         node.leader_info,
         inbound.listener,
         inbound.version,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pylogd.controller.raft import changes, fetching, wire
+from pylogd.controller.raft import changes, fetching, raft_messages
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from pylogd.controller.raft.roles import Follower
@@ -14,7 +14,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.node import RaftNode
+    from pylogd.controller.raft.raft_node import RaftNode
 
 
 class Inbound(NamedTuple):
@@ -58,10 +58,10 @@ def _foreign(node: RaftNode, inbound: Inbound) -> Any:
         message = (
             f'The given id "{inbound.request.cluster_id}" doesn\'t match the cluster id "{node.settings.cluster_id}"'
         )
-        return wire.change_response(inbound.request, error, message)
+        return raft_messages.change_response(inbound.request, error, message)
     if inbound.request.API_KEY == ApiKey.UPDATE_RAFT_VOTER:
-        return wire.update_voter_response(node.leader_info, inbound.listener, error)
-    return wire.top_level_error(inbound.request, error)
+        return raft_messages.update_voter_response(node.leader_info, inbound.listener, error)
+    return raft_messages.top_level_error(inbound.request, error)
 
 
 def leader_error(node: RaftNode, epoch: int) -> ErrorCode | None:
@@ -97,50 +97,50 @@ def _as_long_as_ours(node: RaftNode, partition: Any) -> bool:
 
 def _vote(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = wire.only_partition(request.topics)
+    partition = raft_messages.only_partition(request.topics)
     if partition is None:
-        return wire.top_level_error(request, ErrorCode.INVALID_REQUEST)
+        return raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST)
     pre_vote = partition.pre_vote
     epoch, last_epoch = partition.replica_epoch, partition.last_offset_epoch
     illegal = last_epoch > epoch if pre_vote else last_epoch >= epoch
     if partition.last_offset < 0 or last_epoch < 0 or illegal:
-        return wire.vote_response(node.leader_info, listener, version, ErrorCode.INVALID_REQUEST, False)
+        return raft_messages.vote_response(node.leader_info, listener, version, ErrorCode.INVALID_REQUEST, False)
     error = _voter_error(node, partition.replica_id, epoch)
     if error is not None:
-        return wire.vote_response(node.leader_info, listener, version, error, False)
+        return raft_messages.vote_response(node.leader_info, listener, version, error, False)
     if epoch > node.epoch:
         node.become_unattached(epoch, None, now_ms)
     if not _means_us(node, request.voter_id, partition.voter_directory_id):
-        return wire.vote_response(node.leader_info, listener, version, ErrorCode.INVALID_VOTER_KEY, False)
+        return raft_messages.vote_response(node.leader_info, listener, version, ErrorCode.INVALID_VOTER_KEY, False)
     candidate = ReplicaKey(partition.replica_id, bytes(partition.replica_directory_id))
     granted = node.role.grants(candidate, _as_long_as_ours(node, partition), pre_vote)
     if granted and not pre_vote:
         node.vote_for(candidate, now_ms)
-    return wire.vote_response(node.leader_info, listener, version, ErrorCode.NONE, granted)
+    return raft_messages.vote_response(node.leader_info, listener, version, ErrorCode.NONE, granted)
 
 
 def _begin_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = wire.only_partition(request.topics)
+    partition = raft_messages.only_partition(request.topics)
     if partition is None:
-        return wire.top_level_error(request, ErrorCode.INVALID_REQUEST)
+        return raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST)
     error = _voter_error(node, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = wire.endpoints_of(request.leader_endpoints)
+        endpoints = raft_messages.endpoints_of(request.leader_endpoints)
         node.learn(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         if not _means_us(node, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
-    return wire.begin_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
+    return raft_messages.begin_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
 
 
 def _end_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = wire.only_partition(request.topics)
+    partition = raft_messages.only_partition(request.topics)
     if partition is None:
-        return wire.top_level_error(request, ErrorCode.INVALID_REQUEST)
+        return raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST)
     error = _voter_error(node, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = wire.endpoints_of(request.leader_endpoints)
+        endpoints = raft_messages.endpoints_of(request.leader_endpoints)
         node.learn(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         role = node.role
         if isinstance(role, Follower) and role.leader_id == partition.leader_id:
@@ -151,7 +151,7 @@ def _end_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
             else:
                 successors = [ReplicaKey(id_) for id_ in partition.preferred_successors]
             role.fetch_deadline_ms = now_ms + _succession_backoff_ms(node, successors)
-    return wire.end_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
+    return raft_messages.end_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
 
 
 def _succession_backoff_ms(node: RaftNode, successors: list[ReplicaKey]) -> int:
@@ -171,9 +171,9 @@ def _succession_backoff_ms(node: RaftNode, successors: list[ReplicaKey]) -> int:
 
 def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = wire.only_fetch_partition(request.topics)
+    partition = raft_messages.only_fetch_partition(request.topics)
     if partition is None:
-        node.reply(inbound.token, wire.top_level_error(request, ErrorCode.INVALID_REQUEST))
+        node.reply(inbound.token, raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST))
         return
     error: ErrorCode | None
     last_epoch = partition.last_fetched_epoch
@@ -189,7 +189,7 @@ def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
     role = node.role
     if error is not None or not isinstance(role, Leader):
         code = error or ErrorCode.NOT_LEADER_OR_FOLLOWER
-        response = wire.fetch_response(node.leader_info, listener, version, code, node.log.start_offset)
+        response = raft_messages.fetch_response(node.leader_info, listener, version, code, node.log.start_offset)
         node.reply(inbound.token, response)
         return
     fetching.fetched(node, role, inbound, partition, now_ms)
@@ -202,25 +202,29 @@ def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
 
 def _fetch_snapshot(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = wire.only_partition(request.topics, name="name", index="partition")
+    partition = raft_messages.only_partition(request.topics, name="name", index="partition")
     if partition is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        return wire.fetch_snapshot_response(node.leader_info, listener, version, error)
+        return raft_messages.fetch_snapshot_response(node.leader_info, listener, version, error)
     refused = leader_error(node, partition.current_leader_epoch)
     role = node.role
     if refused is not None or not isinstance(role, Leader):
         code = refused or ErrorCode.NOT_LEADER_OR_FOLLOWER
-        return wire.fetch_snapshot_response(node.leader_info, listener, version, code)
+        return raft_messages.fetch_snapshot_response(node.leader_info, listener, version, code)
     snapshot_id = OffsetAndEpoch(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
     size = node.log.snapshot_size(snapshot_id)
     if size is None or snapshot_id == BOOTSTRAP_SNAPSHOT:
-        return wire.fetch_snapshot_response(node.leader_info, listener, version, ErrorCode.SNAPSHOT_NOT_FOUND)
+        return raft_messages.fetch_snapshot_response(node.leader_info, listener, version, ErrorCode.SNAPSHOT_NOT_FOUND)
     position = partition.position
     if not 0 <= position < size:
-        return wire.fetch_snapshot_response(node.leader_info, listener, version, ErrorCode.POSITION_OUT_OF_RANGE)
+        return raft_messages.fetch_snapshot_response(
+            node.leader_info, listener, version, ErrorCode.POSITION_OUT_OF_RANGE
+        )
     if request.replica_id != node.local.id:
         role.heard_from(ReplicaKey(request.replica_id, bytes(partition.replica_directory_id)), now_ms)
     limit = min(request.max_bytes, node.settings.fetch_snapshot_bytes_max)
     data = node.log.read_snapshot(snapshot_id, position, limit)
     none = ErrorCode.NONE
-    return wire.fetch_snapshot_response(node.leader_info, listener, version, none, snapshot_id, size, position, data)
+    return raft_messages.fetch_snapshot_response(
+        node.leader_info, listener, version, none, snapshot_id, size, position, data
+    )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.raft import changes, wire
+from pylogd.controller.raft import changes, raft_messages
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch, appendable, truncation_offset
 from pylogd.controller.raft.output import RaftError
@@ -14,7 +14,7 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.node import RaftNode
+    from pylogd.controller.raft.raft_node import RaftNode
 
 
 def handle(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
@@ -64,10 +64,10 @@ def _common(node: RaftNode, error: int, leader_id: int, epoch: int, endpoints: E
 
 
 def _vote(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
-    partition = wire.only_partition(response.topics)
+    partition = raft_messages.only_partition(response.topics)
     if partition is None:
         return False
-    endpoints = wire.leader_endpoints(response, partition.leader_id, node.settings.listener)
+    endpoints = raft_messages.leader_endpoints(response, partition.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -88,19 +88,19 @@ def _vote(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
 
 
 def _begin_quorum_epoch(node: RaftNode, response: Any, now_ms: int) -> bool:
-    partition = wire.only_partition(response.topics)
+    partition = raft_messages.only_partition(response.topics)
     if partition is None:
         return False
-    endpoints = wire.leader_endpoints(response, partition.leader_id, node.settings.listener)
+    endpoints = raft_messages.leader_endpoints(response, partition.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
     return partition.error_code == ErrorCode.NONE if handled is None else handled
 
 
 def _end_quorum_epoch(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
-    partition = wire.only_partition(response.topics)
+    partition = raft_messages.only_partition(response.topics)
     if partition is None:
         return False
-    endpoints = wire.leader_endpoints(response, partition.leader_id, node.settings.listener)
+    endpoints = raft_messages.leader_endpoints(response, partition.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -113,11 +113,11 @@ def _end_quorum_epoch(node: RaftNode, source_id: int, response: Any, now_ms: int
 
 
 def _fetch(node: RaftNode, response: Any, now_ms: int) -> bool:
-    partition = wire.only_fetch_partition(response.responses, index="partition_index")
+    partition = raft_messages.only_fetch_partition(response.responses, index="partition_index")
     if partition is None:
         return False
     leader = partition.current_leader
-    endpoints = wire.leader_endpoints(response, leader.leader_id, node.settings.listener)
+    endpoints = raft_messages.leader_endpoints(response, leader.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -149,11 +149,11 @@ def _fetch(node: RaftNode, response: Any, now_ms: int) -> bool:
 
 
 def _fetch_snapshot(node: RaftNode, response: Any, now_ms: int) -> bool:
-    partition = wire.only_partition(response.topics, name="name", index="index")
+    partition = raft_messages.only_partition(response.topics, name="name", index="index")
     if partition is None:
         return False
     leader = partition.current_leader
-    endpoints = wire.leader_endpoints(response, leader.leader_id, node.settings.listener)
+    endpoints = raft_messages.leader_endpoints(response, leader.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled

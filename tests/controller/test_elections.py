@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pylogd.controller.decide import brokers, elections, isr, reassignments
+from pylogd.controller.decide import brokers, elections, isr_proposals, reassignments
 from pylogd.controller.decide.partition_change import PREFERRED, UNCLEAN, PartitionChange
 from pylogd.metadata.registrations import RECOVERED, RECOVERING, Partition, merge_partition
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -258,7 +258,7 @@ def alter(state: Any, broker: int = 0, version: int = 3, broker_epoch: int | Non
         broker_epoch=100 + broker if broker_epoch is None else broker_epoch,
         topics=[m.RequestTopicData(topic_id=topic_id, partitions=[data])],
     )
-    decision = isr.alter_partition(state, request, version)
+    decision = isr_proposals.alter_partition(state, request, version)
     return decision, decision.response.topics[0].partitions[0]
 
 

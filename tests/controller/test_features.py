@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from pylogd.controller.decide import features, producer_ids
+from pylogd.controller.decide import features, producer_id_blocks
 from pylogd.metadata import feature_levels
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.messages import allocate_producer_ids, metadata_records, update_features
@@ -122,14 +122,14 @@ def test_producer_ids_come_in_blocks_and_never_twice() -> None:
     request = allocate_producer_ids.AllocateProducerIdsRequest(broker_id=0, broker_epoch=100)
     starts = []
     for _ in range(3):
-        decision = producer_ids.allocate_producer_ids(state, request)
+        decision = producer_id_blocks.allocate_producer_ids(state, request)
         starts.append((decision.response.producer_id_start, decision.response.producer_id_len))
         replay(state, decision.records)
     assert starts == [(0, 1000), (1000, 1000), (2000, 1000)]
     with pytest.raises(KafkaError):
-        producer_ids.allocate_producer_ids(
+        producer_id_blocks.allocate_producer_ids(
             state, allocate_producer_ids.AllocateProducerIdsRequest(broker_id=0, broker_epoch=1)
         )
     state.image.next_producer_id = (1 << 63) - 500
     with pytest.raises(KafkaError, match="Exhausted"):
-        producer_ids.allocate_producer_ids(state, request)
+        producer_id_blocks.allocate_producer_ids(state, request)

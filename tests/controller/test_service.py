@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.service import SERVED, Timings
 from pylogd.metadata.image import ClusterImage

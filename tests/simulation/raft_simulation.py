@@ -17,8 +17,8 @@ from typing import Any
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
-from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, Output
+from pylogd.controller.raft.raft_node import RaftNode
 from pylogd.controller.raft.settings import RaftSettings, Timeouts
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.metadata.record_batches import control_batch

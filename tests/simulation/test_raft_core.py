@@ -10,8 +10,8 @@ import pytest
 from pylogd.controller.raft import fetching, log_view, requests
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.majority import majority_offset
-from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, RaftError
+from pylogd.controller.raft.raft_node import RaftNode
 from support.scale import scaled
 
 from simulation.raft_disk import Disk

@@ -10,7 +10,7 @@ from typing import Any
 
 from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.driver import QuorumDriver
-from pylogd.controller.log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
 from pylogd.controller.service import SERVED, Controller, ControllerContext, Timings

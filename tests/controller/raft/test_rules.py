@@ -6,13 +6,13 @@ from random import Random
 from typing import Any
 
 import pytest
-from pylogd.controller.raft import wire
+from pylogd.controller.raft import raft_messages
 from pylogd.controller.raft.connections import Connections
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import Match, OffsetAndEpoch, appendable, match, truncation_offset
 from pylogd.controller.raft.majority import Election, majority_offset, majority_size
-from pylogd.controller.raft.node import RaftNode
 from pylogd.controller.raft.output import HardState, NotLeader
+from pylogd.controller.raft.raft_node import RaftNode
 from pylogd.controller.raft.roles import Candidate, Follower, Prospective, Resigned, Role, Unattached
 from pylogd.controller.raft.settings import RaftSettings
 from pylogd.controller.raft.voters import History, Node, ReplicaKey, VoterNode, VoterSet
@@ -253,7 +253,7 @@ def test_where_a_replica_takes_up_again(hard_state: HardState | None, epochs: tu
 def test_a_vote_is_in_the_output_before_its_answer_may_leave() -> None:
     node = _node(epochs=(1,))
     node.start(0)
-    request = wire.vote_request("c", 7, B, A, OffsetAndEpoch(9, 3), False)
+    request = raft_messages.vote_request("c", 7, B, A, OffsetAndEpoch(9, 3), False)
     out = node.request("token", request, 2, "C", 1)
     assert out.hard_state == HardState(7, None, B)
     [reply] = out.replies
@@ -279,7 +279,7 @@ def test_successors_run_for_office_one_after_the_other(position: int | None, wai
     successors: list[Any] = others[:2] if position is not None else others
     if position is not None:
         successors.insert(position, A)
-    node.request("token", wire.end_quorum_epoch_request("c", 4, 2, successors), 1, "C", 10)
+    node.request("token", raft_messages.end_quorum_epoch_request("c", 4, 2, successors), 1, "C", 10)
     role = node.role
     if position == 0:
         assert isinstance(role, Prospective)
@@ -295,7 +295,7 @@ def test_voters_that_notice_the_end_of_the_leader_run_one_after_the_other() -> N
         node.start(0)
         assert isinstance(node.role, Follower)
         node.role.fetched(1)
-    ask = wire.vote_request("c", 4, A, B, OffsetAndEpoch(9, 4), pre_vote=True)
+    ask = raft_messages.vote_request("c", 4, A, B, OffsetAndEpoch(9, 4), pre_vote=True)
 
     def granted(now_ms: int) -> bool:
         [reply] = second.request("token", ask, 2, "C", now_ms).replies
@@ -322,13 +322,13 @@ def test_requests_of_another_epoch_or_to_another_voter_are_refused() -> None:
     def answer(request: Any, version: int) -> Any:
         return node.request("token", request, version, "C", 1).replies[0].response
 
-    old = answer(wire.vote_request("c", 3, B, A, OffsetAndEpoch(9, 2), False), 2).topics[0].partitions[0]
+    old = answer(raft_messages.vote_request("c", 3, B, A, OffsetAndEpoch(9, 2), False), 2).topics[0].partitions[0]
     assert (old.error_code, old.leader_id, old.leader_epoch) == (ErrorCode.FENCED_LEADER_EPOCH, 2, 4)
-    illegal = answer(wire.vote_request("c", 5, B, A, OffsetAndEpoch(9, 5), False), 2).topics[0].partitions[0]
+    illegal = answer(raft_messages.vote_request("c", 5, B, A, OffsetAndEpoch(9, 5), False), 2).topics[0].partitions[0]
     assert illegal.error_code == ErrorCode.INVALID_REQUEST
-    fetch = answer(wire.fetch_request("c", 4, B, OffsetAndEpoch(0, 0), None, 100, 0), 18)
+    fetch = answer(raft_messages.fetch_request("c", 4, B, OffsetAndEpoch(0, 0), None, 100, 0), 18)
     assert fetch.responses[0].partitions[0].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [(n.node_id, n.host, n.port) for n in fetch.node_endpoints] == [(2, "h", 2)], "it says who leads"
-    wrong = answer(wire.begin_quorum_epoch_request("c", 6, 3, {"C": ("h", 3)}, ReplicaKey(1, b"x" * 16)), 1)
+    wrong = answer(raft_messages.begin_quorum_epoch_request("c", 6, 3, {"C": ("h", 3)}, ReplicaKey(1, b"x" * 16)), 1)
     assert wrong.topics[0].partitions[0].error_code == ErrorCode.INVALID_VOTER_KEY
     assert (node.epoch, node.leader_id) == (6, 3), "that there is a leader is news nevertheless"

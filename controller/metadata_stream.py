@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from pylogd.controller.log import MetadataLog
+from pylogd.controller.metadata_log import MetadataLog
 from pylogd.metadata.snapshot import SnapshotId
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from random import Random
 from typing import Any
 
-from pylogd.controller.raft import changes, fetching, requests, responses, wire
+from pylogd.controller.raft import changes, fetching, raft_messages, requests, responses
 from pylogd.controller.raft.connections import NEVER_MS, Connections
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import OffsetAndEpoch, RaftLog
@@ -103,8 +103,8 @@ class RaftNode:
         return OffsetAndEpoch(self.log.end_offset, self.log.last_epoch)
 
     @property
-    def leader_info(self) -> wire.LeaderInfo:
-        return wire.LeaderInfo(self.role.epoch, self.role.leader_id, self.role.leader_endpoints)
+    def leader_info(self) -> raft_messages.LeaderInfo:
+        return raft_messages.LeaderInfo(self.role.epoch, self.role.leader_id, self.role.leader_endpoints)
 
     @property
     def local_voter(self) -> VoterNode:
@@ -469,7 +469,7 @@ class RaftNode:
         if now_ms >= leader.begin_quorum_at_ms:
             for key in leader.voters_to_tell(now_ms):
                 node = self.voters.node(key.id, self.settings.listener)
-                request = wire.begin_quorum_epoch_request(
+                request = raft_messages.begin_quorum_epoch_request(
                     self.settings.cluster_id, leader.epoch, self.local.id, self.settings.endpoints, key
                 )
                 self.send(node, request, now_ms)
@@ -490,7 +490,7 @@ class RaftNode:
                 voter = self.voters.get(voter_id)
                 node = self.voters.node(voter_id, self.settings.listener)
                 if voter is not None and node is not None:
-                    request = wire.vote_request(
+                    request = raft_messages.vote_request(
                         self.settings.cluster_id, role.epoch, self.local, voter.key, self.end, role.pre_vote
                     )
                     deadline_ms = min(deadline_ms, self.send(node, request, now_ms))
@@ -503,7 +503,7 @@ class RaftNode:
         deadline_ms = NEVER_MS if self.shutting_down else role.election_deadline_ms
         for voter_id in role.unacknowledged:
             node = self.voters.node(voter_id, self.settings.listener)
-            request = wire.end_quorum_epoch_request(
+            request = raft_messages.end_quorum_epoch_request(
                 self.settings.cluster_id, role.epoch, self.local.id, role.successors
             )
             deadline_ms = min(deadline_ms, self.send(node, request, now_ms))
