@@ -14,7 +14,7 @@ import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
 from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.bootstrap import activation_records
 from pylogd.controller.decide import (
@@ -44,6 +44,9 @@ from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
 from pylogd.protocol.failures import error_response
 from pylogd.rpc.caller import Caller
 from pylogd.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
 
 logger = logging.getLogger(__name__)
 
@@ -316,6 +319,7 @@ class Controller:
         self._leading = self.active = False
         self._cancel_timers()
         self.state.image = ClusterImage()
+        self.state.heartbeats.clear()
         if not self._stopping:
             self.driver.hand_over(self)
 
@@ -367,15 +371,24 @@ class Controller:
         self._append([(NoOpRecord(), 0)])
 
     def _fence_stale(self) -> None:
-        again = True
-        while again:
-            decision = brokers.fence_stale_broker(self.state, self._clock.monotonic_ms())
-            if decision.records:
-                logger.info("fencing a broker whose session timed out: %s", decision.records[-1][0])
-                self._append(decision.records, atomic=False)
-            again = decision.response
+        """One broker at a time, so that each election sees the brokers fenced before it."""
+        full: LogFull | None = None
+        for broker_id, epoch in self.state.heartbeats.expired(self._clock.monotonic_ms()):
+            try:
+                self._fence(broker_id, epoch, "its session timed out")
+            except LogFull as error:
+                full = error  # there may be room for what the next one needs
+        if full is not None:
+            raise full
         if self.state.heartbeats.stop_awaiting(self._clock.monotonic_ms()):
             self._elect_unclean()
+
+    def _fence(self, broker_id: int, epoch: int, reason: str) -> None:
+        decision = brokers.fence_broker(self.state, broker_id, epoch)
+        if decision.records:
+            logger.info("fencing broker %d of epoch %d: %s", broker_id, epoch, reason)
+            self._append(decision.records, atomic=False)
+        self.state.heartbeats.forget_session(broker_id, epoch)
 
     def broker_gone(self, broker_id: int, epoch: int) -> None:
         """There is evidence that the process of that broker has ended."""
@@ -388,10 +401,10 @@ class Controller:
             self._evidence.connection_closed(connection)
 
     def _fence_gone(self, broker_id: int, epoch: int) -> None:
-        decision = brokers.fence_gone_broker(self.state, broker_id, epoch, self._clock.monotonic_ms())
-        if decision.records:
-            logger.info("fencing broker %d: its process of epoch %d is gone", broker_id, epoch)
-            self._append(decision.records, atomic=False)
+        """Before its session runs out. An unclean election still waits as long as the session: a broker that comes back
+        may have the records."""
+        self.state.heartbeats.process_gone(broker_id, epoch, self._clock.monotonic_ms())
+        self._fence(broker_id, epoch, "its process is gone")
 
     def _balance(self) -> None:
         self._elect_some("balance", elections.balance_leaders)
@@ -440,56 +453,51 @@ class Controller:
         state.next_offset = self.driver.end_offset
         key = request.API_KEY
         if key == ApiKey.BROKER_HEARTBEAT:
-            now_ms = self._clock.monotonic_ms()
-            state.heartbeats.touch(request.broker_id, request.broker_epoch, now_ms)
-            decision, shutting_down = brokers.heartbeat(state, request)
-        else:
-            handler = self._handlers.get(key)
-            if handler is None:
-                raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve API {key}")
-            decision = handler(request, version, context)
-            shutting_down = False
+            return self._heartbeat(request)
+        handler = self._handlers.get(key)
+        if handler is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve API {key}")
+        decision = handler(request, version, context)
         if decision.kraft_version is not None:
             self.driver.upgrade_kraft_version(decision.kraft_version)
             state.kraft_version = self.driver.kraft_version
-        if decision.records:
-            offset = self._append(decision.records, atomic=decision.atomic)
-        else:
-            offset = self.driver.end_offset - 1
+        return decision, self._write(decision)
+
+    def _heartbeat(self, request: BrokerHeartbeatRequest) -> tuple[Decision, int]:
+        heartbeats = self.state.heartbeats
+        heartbeats.touch(request.broker_id, request.broker_epoch, self._clock.monotonic_ms())
+        decision, shutting_down = brokers.heartbeat(self.state, request)
+        offset = self._write(decision)
+        heartbeats.heard(request.broker_id, request.current_metadata_offset)
         if shutting_down:
-            state.heartbeats.begin_shutdown(request.broker_id, offset)
+            heartbeats.begin_shutdown(request.broker_id, offset)
         return decision, offset
+
+    def _write(self, decision: Decision) -> int:
+        """The offset of the newest record the decision may have seen, its own included."""
+        if decision.records:
+            return self._append(decision.records, atomic=decision.atomic)
+        return self.driver.end_offset - 1
 
     def _append(self, records: list[VersionedRecord], *, atomic: bool = True) -> int:
         """Appends and replays; the state and the log move together."""
-        base = self.driver.end_offset
+        base_offset = self.driver.end_offset
         image = self.state.image
         try:
             last = self.driver.append(records, atomic=atomic)
-        except LogFull:
-            # Of records that need not be atomic some may have found room.
-            self._replay_own(records[: self.driver.end_offset - base], base)
-            self.state.heartbeats.undo(image)
+        except KafkaError:
+            if self.state.image is image:
+                # Of records that need not be atomic some may have been written.
+                self._replay_own(records[: self.driver.end_offset - base_offset], base_offset)
             raise
         if self.state.image is not image:
             # The append was the moment to notice that the lead is lost: the state has begun anew without these records.
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "the lead was lost before this was committed")
-        self._replay_own(records, base)
+        self._replay_own(records, base_offset)
         if self.driver.snapshot_due():
             self.driver.start_snapshot(image)
         return last
 
-    def _replay_own(self, records: list[VersionedRecord], base: int) -> None:
-        image = self.state.image
-        replay = image.replay
-        for offset, (message, _) in enumerate(records, base):
-            replay(message, offset)
-        image.epoch = self.driver.epoch
-        for message, _ in records:
-            name = type(message).__name__
-            if name == "RegisterBrokerRecord":
-                self.state.heartbeats.register(message.broker_id, message.fenced)
-            elif name == "BrokerRegistrationChangeRecord":
-                self.state.heartbeats.register(message.broker_id, image.brokers[message.broker_id].fenced)
-            elif name == "UnregisterBrokerRecord":
-                self.state.heartbeats.remove(message.broker_id)
+    def _replay_own(self, records: list[VersionedRecord], base_offset: int) -> None:
+        self.state.replay(records, base_offset)
+        self.state.image.epoch = self.driver.epoch

@@ -1,12 +1,12 @@
 """What a decision may look at: the image as of the last appended record, the heartbeats, the settings.
 
-Decisions are functions of this state and a request. They change nothing here except heartbeat bookkeeping, which is
-soft state of the active controller and not in the log.
+Decisions are functions of this state and a request. They change nothing here: `replay` does, when what they decided has
+been appended.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Any, NamedTuple, Protocol
 
@@ -14,7 +14,7 @@ from pylogd.controller.heartbeats import Heartbeats
 from pylogd.metadata import feature_levels
 from pylogd.metadata.image import BROKER_RESOURCE, ClusterImage
 from pylogd.metadata.record_batches import VersionedRecord
-from pylogd.metadata.registrations import Partition
+from pylogd.metadata.registrations import NO_LEADER, Partition
 from pylogd.protocol.errors import ErrorCode, KafkaError
 
 
@@ -120,6 +120,13 @@ class ControllerState:
         self.check_kraft_upgrade: Callable[[int], None] = lambda version: None
         self.voters: tuple[int, ...] = (settings.node_id,)
 
+    def replay(self, records: Sequence[VersionedRecord], base_offset: int) -> None:
+        """Records were appended at `base_offset`."""
+        image, heartbeats = self.image, self.heartbeats
+        for offset, (message, _) in enumerate(records, base_offset):
+            image.replay(message, offset)
+            heartbeats.replay(message, image)
+
     def cluster_config(self) -> Mapping[str, str]:
         return self.image.config(BROKER_RESOURCE, "")
 
@@ -135,12 +142,13 @@ class ControllerState:
         known = self.image.topics.get(topic)
         return configured if known is None else min(configured, len(known.partitions[0].replicas))
 
-    def may_elect_unclean(self, topic: str, partition: Partition) -> bool:
+    def may_elect_unclean(self, topic: str, partition: Partition, returned: int = NO_LEADER) -> bool:
         """Whether a leader that may lack records is better than none: if the topic says so, and nobody who has them all
-        is likely to be back in a moment."""
+        is likely to be back in a moment. Broker `returned` is back already."""
         awaited = self.heartbeats.awaited
         return self.unclean_election_enabled(topic) and not (
-            awaited and any(r in awaited for r in (*partition.isr, *partition.elr, *partition.last_known_elr))
+            awaited
+            and any(r in awaited and r != returned for r in (*partition.isr, *partition.elr, *partition.last_known_elr))
         )
 
     def unclean_election_enabled(self, topic: str) -> bool:

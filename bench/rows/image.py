@@ -133,7 +133,7 @@ def _replay(directory: Path, partitions: int) -> Figures:
     figures["snapshot", "MB"] = size / 1e6
     state = _state(image)
     with _cpu(figures, "leaders elected for those of a lost broker"):
-        changes = brokers.fence_gone_broker(state, 1, 1).records
+        changes = brokers.fence_broker(state, 1, 1).records
         for offset, (record, _) in enumerate(changes, image.offset + 1):
             image.replay(record, offset)
     assert len(changes) > partitions // BROKERS

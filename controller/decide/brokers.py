@@ -11,7 +11,7 @@ from pylogd.controller.heartbeats import BrokerState
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.metadata import feature_levels
 from pylogd.metadata.record_batches import VersionedRecord
-from pylogd.metadata.registrations import Broker, is_online_directory
+from pylogd.metadata.registrations import NO_LEADER, Broker, is_online_directory
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import RESERVED_COUNT
 
@@ -132,13 +132,11 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
         clean = version >= 3 and existing is not None and existing.epoch == request.previous_broker_epoch
         records = shutdown_records(state, broker_id, clean, record.log_dirs)
         record.broker_epoch = state.next_offset
-        state.heartbeats.remove(broker_id)
     else:
         record.fenced = existing.fenced
         record.in_controlled_shutdown = existing.in_controlled_shutdown
         record.broker_epoch = existing.epoch
     records.append((record, feature_levels.register_broker_record_version(level)))
-    state.heartbeats.register(broker_id, record.fenced)
     # Not atomic: the registration comes last, so a failover in between only repeats the clean-up.
     return Decision(records, BrokerRegistrationResponse(broker_epoch=record.broker_epoch), atomic=False)
 
@@ -165,8 +163,8 @@ def _controlled_shutdown_records(state: ControllerState, broker: Broker) -> list
     return records
 
 
-def _directory_records(state: ControllerState, broker: Broker, request: Any) -> list[VersionedRecord]:
-    """Directories that failed, and directories that take no new partitions."""
+def _directory_records(state: ControllerState, broker: Broker, request: Any, fenced: bool) -> list[VersionedRecord]:
+    """Directories that failed, and directories that take no new partitions. `fenced`: what the broker is afterwards."""
     records: list[VersionedRecord] = []
     level = state.image.metadata_version
     if feature_levels.directory_assignment_supported(level):
@@ -174,7 +172,8 @@ def _directory_records(state: ControllerState, broker: Broker, request: Any) -> 
         newly = [directory for directory in broker.directories if directory in offline]
         if newly:
             affected = (placed for placed in state.image.partitions() if placed[2].directory(broker.id) in newly)
-            records += elections.leader_and_isr_updates(state, affected, remove=broker.id)
+            returned = NO_LEADER if fenced else broker.id
+            records += elections.leader_and_isr_updates(state, affected, remove=broker.id, returned=returned)
             left = [directory for directory in broker.directories if directory not in offline]
             records.append(_change(broker.id, broker.epoch, 2, log_dirs=left))
     if feature_levels.cordoned_dirs_supported(level) and request.cordoned_log_dirs is not None:
@@ -221,8 +220,7 @@ def heartbeat(state: ControllerState, request: Any) -> tuple[Decision, bool]:
             records = _unfence_records(state, broker)
         else:
             records = _controlled_shutdown_records(state, broker)
-    state.heartbeats.heard(broker.id, following.fenced, request.current_metadata_offset)
-    records += _directory_records(state, broker, request)
+    records += _directory_records(state, broker, request, following.fenced)
     response = BrokerHeartbeatResponse(
         is_caught_up=request.current_metadata_offset >= broker.registered_at,
         is_fenced=following.fenced,
@@ -231,35 +229,13 @@ def heartbeat(state: ControllerState, request: Any) -> tuple[Decision, bool]:
     return Decision(records, response, atomic=False), following is BrokerState.CONTROLLED_SHUTDOWN
 
 
-def fence_stale_broker(state: ControllerState, now_ms: int) -> Decision:
-    """Fences one broker whose session ran out; the reply is whether to look again at once. One at a time, so that each
-    election sees the brokers fenced before it."""
-    expired = state.heartbeats.take_expired(now_ms)
-    if expired is None:
-        return Decision([], False)
-    broker_id, epoch = expired
-    broker = state.image.brokers.get(broker_id)
-    if broker is None:
-        state.heartbeats.remove(broker_id)
-        return Decision([], True)
-    if broker.epoch != epoch or broker.fenced:
-        return Decision([], True)
-    records = fence_records(state, broker)
-    state.heartbeats.fence(broker_id)
-    return Decision(records, True, atomic=False)
-
-
-def fence_gone_broker(state: ControllerState, broker_id: int, epoch: int, now_ms: int) -> Decision:
-    """Fences a broker whose process is known to be gone, before its session runs out. Epochs keep that safe; an unclean
-    election still waits as long as the session, because a broker that comes back may have the records."""
-    state.heartbeats.end_session(broker_id, epoch)
+def fence_broker(state: ControllerState, broker_id: int, epoch: int) -> Decision:
+    """Fences a broker whose session ran out or whose process is known to be gone. Epochs keep that safe: in a later
+    process the same broker is left alone."""
     broker = state.image.brokers.get(broker_id)
     if broker is None or broker.epoch != epoch or broker.fenced:
-        return Decision([], False)
-    state.heartbeats.await_return(broker_id, now_ms)
-    records = fence_records(state, broker)
-    state.heartbeats.fence(broker_id)
-    return Decision(records, True, atomic=False)
+        return Decision([], None)
+    return Decision(fence_records(state, broker), None, atomic=False)
 
 
 def unregister_broker(state: ControllerState, request: Any) -> Decision:

@@ -40,9 +40,10 @@ def leader_and_isr_updates(
     remove: int = NO_LEADER,
     add: int = NO_LEADER,
     unclean_shutdown: int = NO_LEADER,
+    returned: int = NO_LEADER,
 ) -> list[VersionedRecord]:
     """Changes of `partitions` when broker `remove` leaves, `add` is about to be unfenced, or `unclean_shutdown` came
-    back without a clean shutdown and so may have lost the end of its logs."""
+    back without a clean shutdown and so may have lost the end of its logs. Nobody waits for `returned` any more."""
 
     def acceptable(broker_id: int) -> bool:
         if broker_id in (remove, unclean_shutdown):
@@ -52,6 +53,8 @@ def leader_and_isr_updates(
     records: list[VersionedRecord] = []
     for topic, index, partition in partitions:
         change = PartitionChange(state, topic.name, topic.id, index, partition, acceptable)
+        if returned != NO_LEADER and state.may_elect_unclean(topic.name, partition, returned):
+            change.election = UNCLEAN
         if unclean_shutdown != NO_LEADER:
             change.unclean_shutdown = (unclean_shutdown,)
         change.isr = [replica for replica in partition.isr if replica not in (remove, unclean_shutdown)]

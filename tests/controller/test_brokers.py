@@ -96,6 +96,7 @@ def beat(state: Any, broker_id: int = 0, **fields: Any) -> Any:
     given = {"broker_id": broker_id, "broker_epoch": 100 + broker_id, "current_metadata_offset": 1000, **fields}
     decision, shutting_down = brokers.heartbeat(state, broker_heartbeat.BrokerHeartbeatRequest(**given))
     replay(state, decision.records)
+    state.heartbeats.heard(broker_id, given["current_metadata_offset"])
     if shutting_down:
         state.heartbeats.begin_shutdown(broker_id, state.next_offset - 1)
     return decision.response, [type(record).__name__ for record, _ in decision.records]
@@ -178,14 +179,14 @@ def test_sessions_run_out_one_at_a_time() -> None:
     state = new_state(3)
     state.heartbeats.activate(state.image, 0)
     state.heartbeats.touch(1, 101, 5000)
-    assert brokers.fence_stale_broker(state, 9000)[:3] == ([], False, True)
+    assert state.heartbeats.expired(9000) == []
     fenced = []
-    while True:
-        decision = brokers.fence_stale_broker(state, 9001)
-        if not decision.response:
-            break
+    for broker_id, epoch in state.heartbeats.expired(9001):
+        decision = brokers.fence_broker(state, broker_id, epoch)
         replay(state, decision.records)
         fenced.append(decision.records[-1][0].broker_id)
+        state.heartbeats.forget_session(broker_id, epoch)
+    assert state.heartbeats.expired(9001) == []
     assert fenced == [0, 2]
     assert [b.id for b in state.image.brokers.values() if b.fenced] == [0, 2]
 
@@ -193,7 +194,8 @@ def test_sessions_run_out_one_at_a_time() -> None:
 def test_an_expired_session_of_an_older_epoch_fences_nobody() -> None:
     state = new_state(1)
     state.heartbeats.touch(0, 55, 0)
-    assert brokers.fence_stale_broker(state, 100_000).records == []
+    assert state.heartbeats.expired(100_000) == [(0, 55)]
+    assert brokers.fence_broker(state, 0, 55).records == []
     assert not state.image.brokers[0].fenced
 
 

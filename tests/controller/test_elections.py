@@ -74,6 +74,12 @@ def test_unclean_election_only_where_the_topic_allows_it() -> None:
         assert (after.leader, after.isr, after.leader_epoch, after.leader_recovery_state) == expected
 
 
+def fence_gone(state: Any, broker_id: int, epoch: int, now_ms: int = 0) -> list[Any]:
+    """The records when the process of a broker is known to be gone."""
+    state.heartbeats.process_gone(broker_id, epoch, now_ms)
+    return brokers.fence_broker(state, broker_id, epoch).records
+
+
 def test_a_broker_known_to_be_gone_is_fenced_early_but_never_replaced_uncleanly() -> None:
     state = with_topic(
         new_state(2, features={}),
@@ -82,13 +88,13 @@ def test_a_broker_known_to_be_gone_is_fenced_early_but_never_replaced_uncleanly(
         unclean_leader_election_enable="true",
     )
     state.heartbeats.touch(0, 100, 0)
-    assert brokers.fence_gone_broker(state, 0, 99, 0).records == []  # an earlier incarnation
-    decision = brokers.fence_gone_broker(state, 0, 100, 0)
-    assert [changed(state, decision.records, index=index).leader for index in (0, 1)] == [-1, 1]
+    assert fence_gone(state, 0, 99) == []  # an earlier incarnation
+    records = fence_gone(state, 0, 100)
+    assert [changed(state, records, index=index).leader for index in (0, 1)] == [-1, 1]
     assert not state.heartbeats.has_session(0, 100, 1)
-    replay(state, decision.records)
+    replay(state, records)
     assert state.image.brokers[0].fenced
-    assert brokers.fence_gone_broker(state, 0, 100, 0).records == []
+    assert fence_gone(state, 0, 100) == []
 
 
 def test_as_long_as_a_gone_broker_may_be_back_nobody_replaces_it_uncleanly() -> None:
@@ -98,7 +104,7 @@ def test_as_long_as_a_gone_broker_may_be_back_nobody_replaces_it_uncleanly() -> 
         {"replicas": [2, 1], "isr": [2], "leader": -1},
         unclean_leader_election_enable="true",
     )
-    replay(state, brokers.fence_gone_broker(state, 0, 100, now_ms=0).records)
+    replay(state, fence_gone(state, 0, 100))
     # Not when another broker comes, and not when it is looked for leaderless partitions; but for those of others.
     replay(state, brokers._unfence_records(state, state.image.brokers[1]))
     assert elections.elect_unclean(state).records == []
@@ -116,7 +122,8 @@ def test_a_new_controller_does_not_know_when_a_broker_went() -> None:
     )
     state.heartbeats.activate(state.image, now_ms=1_000)
     assert elections.elect_unclean(state).records == []
-    state.heartbeats.heard(0, fenced=False, metadata_offset=0)
+    replay(state, brokers._unfence_records(state, state.image.brokers[0]))
+    state.heartbeats.heard(0, metadata_offset=0)
     assert not state.heartbeats.awaited
 
 

@@ -71,11 +71,8 @@ def broker_directory(broker_id: int, index: int = 0) -> bytes:
 
 def replay(state: ControllerState, records: Sequence[tuple[Any, int]]) -> None:
     """What appending does to the state."""
-    for message, _ in records:
-        state.image.replay(message, state.next_offset)
-        state.next_offset += 1
-        if hasattr(message, "broker_id") and message.broker_id in state.image.brokers:
-            state.heartbeats.register(message.broker_id, state.image.brokers[message.broker_id].fenced)
+    state.replay(records, state.next_offset)
+    state.next_offset += len(records)
 
 
 def new_state(
