@@ -8,11 +8,13 @@ never on a fenced broker. Starting points are random, so that many small topics 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from random import Random
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.controller.state import ControllerState
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from random import Random
 
 
 class UsableBroker(NamedTuple):

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from random import Random
+from typing import TYPE_CHECKING
 
 from pylogd.controller.raft.voters import Node
+
+if TYPE_CHECKING:
+    from random import Random
 
 NEVER_MS = 1 << 62
 

@@ -8,8 +8,7 @@ voters in `changes.py`; here are the transitions between roles and what each rol
 from __future__ import annotations
 
 from collections.abc import Callable
-from random import Random
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.raft import changes, fetching, raft_messages, requests, responses
 from pylogd.controller.raft.connections import NEVER_MS, Connections
@@ -21,6 +20,9 @@ from pylogd.controller.raft.roles import Candidate, Follower, Nominee, Prospecti
 from pylogd.controller.raft.settings import RaftSettings
 from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, Membership, Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.protocol.errors import ErrorCode
+
+if TYPE_CHECKING:
+    from random import Random
 
 #: When the leader's process has gone, a voter gives each one before it this long to be elected.
 _TURN_MS = 50
