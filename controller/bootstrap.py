@@ -7,12 +7,11 @@ metadata transaction, so that a crash in the middle leaves nothing.
 
 from __future__ import annotations
 
-from typing import Any
-
 from pylogd.controller.decide.configs import MIN_ISR
 from pylogd.metadata import feature_levels
 from pylogd.metadata.image import BROKER_RESOURCE, ClusterImage
 from pylogd.metadata.record_batches import VersionedRecord, decode_batches
+from pylogd.protocol.messages import metadata_records as m
 from pylogd.runtime.files import FileSystem
 
 FILE_NAME = "bootstrap.checkpoint"
@@ -20,10 +19,8 @@ FILE_NAME = "bootstrap.checkpoint"
 
 def default_records(metadata_version: int = feature_levels.METADATA_LATEST) -> list[VersionedRecord]:
     """What formatting writes when it is told nothing special."""
-    from pylogd.protocol.messages.metadata_records import FeatureLevelRecord
-
     return [
-        (FeatureLevelRecord(name=name, feature_level=level), 0)
+        (m.FeatureLevelRecord(name=name, feature_level=level), 0)
         for name, level in feature_levels.default_levels(metadata_version).items()
     ]
 
@@ -42,8 +39,8 @@ def read_bootstrap(files: FileSystem, root: str) -> list[VersionedRecord]:
 
 def _level(records: list[VersionedRecord], feature: str) -> int:
     for record, _ in records:
-        if type(record).__name__ == "FeatureLevelRecord" and record.name == feature:
-            return int(record.feature_level)
+        if isinstance(record, m.FeatureLevelRecord) and record.name == feature:
+            return record.feature_level
     return 0
 
 
@@ -51,8 +48,6 @@ def activation_records(
     image: ClusterImage, bootstrap: list[VersionedRecord], static_min_insync_replicas: int
 ) -> list[VersionedRecord]:
     """Records of a controller that has just become active; often none."""
-    from pylogd.protocol.messages import metadata_records as m
-
     records: list[VersionedRecord] = []
     interrupted = image.pending is not None
     if interrupted:
@@ -65,7 +60,7 @@ def activation_records(
     body: list[VersionedRecord] = list(bootstrap)
     if _level(bootstrap, feature_levels.ELR_VERSION) > 0:
         # Eligible leader replicas need one min.insync.replicas that holds for the whole cluster.
-        config: Any = m.ConfigRecord(
+        config = m.ConfigRecord(
             resource_type=BROKER_RESOURCE, resource_name="", name=MIN_ISR, value=str(static_min_insync_replicas)
         )
         body.append((config, 0))

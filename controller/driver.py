@@ -38,6 +38,7 @@ from pylogd.metadata.registrations import Endpoint
 from pylogd.metadata.snapshot import SnapshotId
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pylogd.rpc.peer import PeerError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.runtime.workers import Workers
@@ -273,7 +274,7 @@ class QuorumDriver:
     def _send(self, send: Send) -> None:
         node_id, correlation_id = send.destination.id, send.correlation_id
 
-        def answered(response: Any, failure: Any) -> None:
+        def answered(response: Any, failure: PeerError | None) -> None:
             address = (send.destination.host, send.destination.port)
             to_leader = address == self.leader_address
             if failure is None:
@@ -283,22 +284,20 @@ class QuorumDriver:
                 self._event(lambda now_ms: self.node.response(node_id, correlation_id, response, now_ms))
                 return
             logger.debug("quorum: no answer from node %d: %s", node_id, failure)
-            refused = bool(getattr(failure, "refused", False))
-            if refused:
+            if failure.refused:
                 self._refused[address] = self._loop.time()
                 self._tell_changed()
             had_answered = self.follows
-            unsupported = bool(getattr(failure, "unsupported", False))
-            error = ErrorCode.UNSUPPORTED_VERSION if unsupported else ErrorCode.BROKER_NOT_AVAILABLE
+            error = ErrorCode.UNSUPPORTED_VERSION if failure.unsupported else ErrorCode.BROKER_NOT_AVAILABLE
             self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
             leader_id, now_ms = self.leader_id, self._clock.monotonic_ms()
-            if to_leader and leader_id is not None and self._evidence.failed(refused, had_answered, now_ms):
+            if to_leader and leader_id is not None and self._evidence.failed(failure.refused, had_answered, now_ms):
                 logger.info("quorum: the leader, node %d, has gone", leader_id)
                 self.leader_unreachable(leader_id)
 
         peer = self._peers.get(send.destination)
         if peer is None:
-            self._loop.call_soon(answered, None, "no way to reach it")
+            self._loop.call_soon(answered, None, PeerError("no way to reach it"))
         else:
             timeout_s = self.node.timeouts.request_ms / 1000 + _PEER_GRACE_S
             peer.send(send.request, answered, timeout_s=timeout_s)

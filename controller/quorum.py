@@ -8,12 +8,15 @@ from typing import Any, Protocol
 from pylogd.controller.raft.settings import RaftSettings, Timeouts
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterSet
 from pylogd.metadata.registrations import Endpoint
+from pylogd.rpc.peer import PeerError
 
 
 class QuorumPeer(Protocol):
     """A connection to another node: one answer, or one failure, for every request."""
 
-    def send(self, request: Any, handler: Callable[[Any, Any], None], *, timeout_s: float | None = None) -> None: ...
+    def send(
+        self, request: Any, handler: Callable[[Any, PeerError | None], None], *, timeout_s: float | None = None
+    ) -> None: ...
 
     def close(self) -> None: ...
 

@@ -189,5 +189,4 @@ RECORDS_MAX = 10_000
 
 def client_message(error: KafkaError) -> str | None:
     """The message of an error as a response carries it: none when it only repeats what the code already says."""
-    text = getattr(error, "message", None)
-    return None if text is None or text == error.code.message else text
+    return None if error.message == error.code.message else error.message

@@ -17,6 +17,11 @@ from typing import Any, Protocol
 from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.failures import error_response
+from pylogd.protocol.messages.alter_configs import AlterConfigsResponse
+from pylogd.protocol.messages.create_partitions import CreatePartitionsResponse
+from pylogd.protocol.messages.create_topics import CreateTopicsResponse
+from pylogd.protocol.messages.delete_topics import DeleteTopicsResponse
+from pylogd.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from pylogd.protocol.schema import Message
 from pylogd.rpc import envelope
 from pylogd.rpc.caller import Caller
@@ -188,13 +193,25 @@ class RoutedChannel:
         self._peers.clear()
 
 
+class _Result(Protocol):
+    error_code: int
+
+
+def _results(response: Any) -> Sequence[_Result] | None:
+    """What carries the errors in a response that has none for the whole."""
+    match response:
+        case CreateTopicsResponse():
+            return response.topics
+        case CreatePartitionsResponse():
+            return response.results
+        case DeleteTopicsResponse() | AlterConfigsResponse() | IncrementalAlterConfigsResponse():
+            return response.responses
+    return None
+
+
 def _not_controller(response: Any) -> bool:
-    """Whether some part of the response says that another node is the active controller."""
-    code = getattr(response, "error_code", 0)
-    if code:
-        return bool(code == ErrorCode.NOT_CONTROLLER)
-    for name in ("topics", "responses", "results", "replica_election_results"):
-        items = getattr(response, name, None)
-        if items and getattr(items[0], "error_code", 0) == ErrorCode.NOT_CONTROLLER:
-            return True
-    return False
+    """Whether the response, or the first of its results, says that another node is the active controller."""
+    results = _results(response)
+    if results is None:
+        return bool(response.error_code == ErrorCode.NOT_CONTROLLER)
+    return bool(results) and results[0].error_code == ErrorCode.NOT_CONTROLLER

@@ -21,6 +21,7 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.messages import api_versions, control_records
 from pylogd.rpc.caller import Caller
+from pylogd.rpc.peer import PeerError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
@@ -34,14 +35,6 @@ def directory_id(node_id: int) -> bytes:
     return bytes([node_id]) * 16
 
 
-class Refused(Exception):
-    refused = True
-
-
-class Unsupported(Exception):
-    unsupported = True
-
-
 class _Peer:
     """A connection to the controller at a port."""
 
@@ -50,10 +43,12 @@ class _Peer:
         self._source = source
         self._port = port
 
-    def send(self, request: Any, handler: Callable[[Any, Any], None], *, timeout_s: float | None = None) -> None:
+    def send(
+        self, request: Any, handler: Callable[[Any, PeerError | None], None], *, timeout_s: float | None = None
+    ) -> None:
         asyncio.get_running_loop().create_task(self._ask(request, handler))
 
-    async def _ask(self, request: Any, handler: Callable[[Any, Any], None]) -> None:
+    async def _ask(self, request: Any, handler: Callable[[Any, PeerError | None], None]) -> None:
         await asyncio.sleep(0.001)
         quorum = self._quorum
         target = quorum.ports.get(self._port, -1)
@@ -61,10 +56,10 @@ class _Peer:
         if {self._source, target} & quorum.cut_off and self._source != target:
             return  # silence
         if member is None:
-            handler(None, Refused())
+            handler(None, PeerError("nobody listens", refused=True))
             return
         if request.API_KEY == ApiKey.VOTE and quorum.without_pre_vote and request.topics[0].partitions[0].pre_vote:
-            handler(None, Unsupported())
+            handler(None, PeerError("no pre-votes", unsupported=True))
             return
         if request.API_KEY == ApiKey.API_VERSIONS:
             feature = api_versions.SupportedFeatureKey("kraft.version", 0, 1)
