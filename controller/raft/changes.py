@@ -19,13 +19,12 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.raft_node import RaftNode
-    from pylogd.controller.raft.requests import Inbound
+    from pylogd.controller.raft.replica import Inbound, Replica
 
 KRAFT_VERSION = "kraft.version"
 
 
-def _write(node: RaftNode, records: list[tuple[ControlType, Any, int]], now_ms: int) -> int:
+def _write(node: Replica, records: list[tuple[ControlType, Any, int]], now_ms: int) -> int:
     """Appends control records; returns the offset of the last."""
     timestamp_ms = node.wall_ms(now_ms)
     node.write(control_batch(records, base_offset=node.log.end_offset, epoch=node.epoch, timestamp_ms=timestamp_ms))
@@ -42,7 +41,7 @@ def _voters_record(voters: VoterSet) -> tuple[ControlType, Any, int]:
     return ControlType.KRAFT_VOTERS, voters.to_record(), 0
 
 
-def open_epoch(node: RaftNode, leader: Leader, now_ms: int) -> None:
+def open_epoch(node: Replica, leader: Leader, now_ms: int) -> None:
     """LeaderChange; with kraft.version 1 also the version and the voters if the log has none yet (they were in the
     bootstrap snapshot) or has this leader with other endpoints."""
     from pylogd.protocol.messages import control_records as c
@@ -68,7 +67,7 @@ def open_epoch(node: RaftNode, leader: Leader, now_ms: int) -> None:
 # -- one at a time
 
 
-def _why_not(node: RaftNode, leader: Leader, what: str) -> tuple[ErrorCode, str] | None:
+def _why_not(node: Replica, leader: Leader, what: str) -> tuple[ErrorCode, str] | None:
     """What stands in the way of a change of the voters now."""
     if leader.pending is not None:
         return (
@@ -96,14 +95,14 @@ def _why_not(node: RaftNode, leader: Leader, what: str) -> tuple[ErrorCode, str]
     return None
 
 
-def _finish(node: RaftNode, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
+def _finish(node: Replica, leader: Leader, error: ErrorCode, message: str | None = None) -> None:
     """Answers the pending change, unless that was done when it was appended."""
     pending, leader.pending = leader.pending, None
     if pending is not None and not pending.answered:
         node.reply(pending.token[0], raft_messages.change_response(pending.token[1], error, message))
 
 
-def committed(node: RaftNode, leader: Leader) -> None:
+def committed(node: Replica, leader: Leader) -> None:
     """The high watermark moved."""
     if leader.high_watermark is None:
         return
@@ -116,7 +115,7 @@ def committed(node: RaftNode, leader: Leader) -> None:
         leader.resign_requested = True
 
 
-def expire(node: RaftNode, leader: Leader, now_ms: int) -> int:
+def expire(node: Replica, leader: Leader, now_ms: int) -> int:
     """Gives up on a change that takes too long; returns when the one under way does."""
     pending = leader.pending
     if pending is None:
@@ -127,7 +126,7 @@ def expire(node: RaftNode, leader: Leader, now_ms: int) -> int:
     return pending.deadline_ms
 
 
-def abandon(node: RaftNode, leader: Leader) -> None:
+def abandon(node: Replica, leader: Leader) -> None:
     """The leader is one no more."""
     _finish(node, leader, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -135,18 +134,16 @@ def abandon(node: RaftNode, leader: Leader) -> None:
 # -- requests
 
 
-def _leader_for(node: RaftNode, inbound: Inbound) -> Leader | None:
+def _leader_for(node: Replica, inbound: Inbound) -> Leader | None:
     """Us as the leader; otherwise the request is refused."""
-    from pylogd.controller.raft.requests import leader_error
-
-    error = leader_error(node, node.epoch)
+    error = node.leader_error(node.epoch)
     if error is None and isinstance(node.role, Leader):
         return node.role
     node.reply(inbound.token, raft_messages.change_response(inbound.request, error or ErrorCode.NOT_LEADER_OR_FOLLOWER))
     return None
 
 
-def add_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
+def add_voter(node: Replica, inbound: Inbound, now_ms: int) -> None:
     """The new voter is asked for its versions, and must have caught up, before it counts."""
     request = inbound.request
     leader = _leader_for(node, inbound)
@@ -190,7 +187,7 @@ def add_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
     leader.pending = PendingChange(token, deadline_ms, VoterNode(key, endpoints), None, at_commit)
 
 
-def versions_learned(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
+def versions_learned(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
     """The voter to be added has answered."""
     leader = node.role
     if not isinstance(leader, Leader):
@@ -233,7 +230,7 @@ def versions_learned(node: RaftNode, source_id: int, response: Any, now_ms: int)
     return True
 
 
-def peer_failed(node: RaftNode, node_id: int) -> None:
+def peer_failed(node: Replica, node_id: int) -> None:
     """A request to this peer did not get through."""
     leader = node.role
     if isinstance(leader, Leader) and leader.pending is not None:
@@ -243,7 +240,7 @@ def peer_failed(node: RaftNode, node_id: int) -> None:
             _finish(node, leader, ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def remove_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
+def remove_voter(node: Replica, inbound: Inbound, now_ms: int) -> None:
     request = inbound.request
     leader = _leader_for(node, inbound)
     if leader is None:
@@ -269,12 +266,10 @@ def remove_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
     leader.pending = PendingChange((inbound.token, request), now_ms + node.timeouts.request_ms, None, offset)
 
 
-def update_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+def update_voter(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     """A voter's own description of itself: a record with kraft.version 1, before that only remembered."""
-    from pylogd.controller.raft.requests import leader_error
-
     request = inbound.request
-    refused = leader_error(node, request.current_leader_epoch)
+    refused = node.leader_error(request.current_leader_epoch)
     leader = node.role
     if refused is None and isinstance(leader, Leader):
         refused = _update(node, leader, request, now_ms)
@@ -282,7 +277,7 @@ def update_voter(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     return raft_messages.update_voter_response(node.leader_info, inbound.listener, error)
 
 
-def _update(node: RaftNode, leader: Leader, request: Any, now_ms: int) -> ErrorCode | None:
+def _update(node: Replica, leader: Leader, request: Any, now_ms: int) -> ErrorCode | None:
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
     endpoints = raft_messages.endpoints_of(request.listeners)
     low, high = request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
@@ -312,7 +307,7 @@ def _update(node: RaftNode, leader: Leader, request: Any, now_ms: int) -> ErrorC
     return None
 
 
-def upgrade(node: RaftNode, version: int, now_ms: int, *, validate_only: bool = False) -> bool:
+def upgrade(node: Replica, version: int, now_ms: int, *, validate_only: bool = False) -> bool:
     """Raises kraft.version; False when there is nothing to do. KafkaError when it cannot be done."""
     leader = node.role
     if not isinstance(leader, Leader):

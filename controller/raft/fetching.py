@@ -18,8 +18,7 @@ from pylogd.controller.raft.voters import Node, ReplicaKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.raft_node import RaftNode
-    from pylogd.controller.raft.requests import Inbound
+    from pylogd.controller.raft.replica import Inbound, Replica
 
 
 #: Most bytes of records in one answer, whatever is asked for; a larger batch goes alone.
@@ -29,7 +28,7 @@ ANSWER_BYTES_MAX = 8 << 20
 # -- the follower
 
 
-def poll_follower(node: RaftNode, role: Follower, now_ms: int) -> int:
+def poll_follower(node: Replica, role: Follower, now_ms: int) -> int:
     if node.shutting_down:
         return NEVER_MS
     if not node.may_run:
@@ -49,7 +48,7 @@ def poll_follower(node: RaftNode, role: Follower, now_ms: int) -> int:
     return min(_fetch_from_best(node, role, now_ms), role.fetch_deadline_ms)
 
 
-def _should_update_voter(node: RaftNode, role: Follower) -> bool:
+def _should_update_voter(node: Replica, role: Follower) -> bool:
     """With kraft.version 1 when the log has us with other endpoints; before, once for every leader, which keeps what it
     is told in memory until the version is raised."""
     if node.membership.kraft_version >= 1:
@@ -57,7 +56,7 @@ def _should_update_voter(node: RaftNode, role: Follower) -> bool:
     return not role.has_updated_leader
 
 
-def _poll_observer(node: RaftNode, role: Follower, now_ms: int) -> int:
+def _poll_observer(node: Replica, role: Follower, now_ms: int) -> int:
     settings = node.settings
     wants_to_vote = settings.can_vote and settings.auto_join and node.membership.kraft_version >= 1
     # The leader takes nobody who lags behind.
@@ -75,7 +74,7 @@ def _poll_observer(node: RaftNode, role: Follower, now_ms: int) -> int:
     return _send_to_leader(node, role, request, now_ms, role.asked_to_join)
 
 
-def _send_to_leader(node: RaftNode, role: Follower, request: Any, now_ms: int, sent: Callable[[int], None]) -> int:
+def _send_to_leader(node: Replica, role: Follower, request: Any, now_ms: int, sent: Callable[[int], None]) -> int:
     leader = role.leader_node(node.settings.listener)
     ready = leader is not None and node.connections.ready(leader.id, now_ms)
     deadline_ms = node.send(leader, request, now_ms)
@@ -84,7 +83,7 @@ def _send_to_leader(node: RaftNode, role: Follower, request: Any, now_ms: int, s
     return deadline_ms
 
 
-def _fetch_from_best(node: RaftNode, role: Follower, now_ms: int) -> int:
+def _fetch_from_best(node: Replica, role: Follower, now_ms: int) -> int:
     """The leader, as long as it answers; otherwise anybody who may know of another one."""
     connections = node.connections
     leader = role.leader_node(node.settings.listener)
@@ -100,7 +99,7 @@ def _fetch_from_best(node: RaftNode, role: Follower, now_ms: int) -> int:
     return _fetch(node, leader, now_ms)
 
 
-def fetch_from_bootstrap(node: RaftNode, now_ms: int) -> int:
+def fetch_from_bootstrap(node: Replica, now_ms: int) -> int:
     """Asks any bootstrap server, which answers with records or with the leader's address."""
     server = node.connections.ready_bootstrap(now_ms)
     if server is None:
@@ -108,7 +107,7 @@ def fetch_from_bootstrap(node: RaftNode, now_ms: int) -> int:
     return _fetch(node, server, now_ms)
 
 
-def _fetch(node: RaftNode, server: Node, now_ms: int) -> int:
+def _fetch(node: Replica, server: Node, now_ms: int) -> int:
     if not node.durable:
         return NEVER_MS  # the end of the flush is an event
     role, settings = node.role, node.settings
@@ -150,7 +149,7 @@ class WaitingFetches:
     def deadline_ms(self) -> int:
         return min((entry[0] for entry in self._waiting), default=NEVER_MS)
 
-    def retry(self, node: RaftNode, now_ms: int) -> None:
+    def retry(self, node: Replica, now_ms: int) -> None:
         """Answers those with news and those whose time is up."""
         if not self._waiting or not (self.dirty or now_ms >= self.deadline_ms):
             self.dirty = False
@@ -164,7 +163,7 @@ class WaitingFetches:
             else:
                 self._waiting.append((deadline_ms, inbound, partition))
 
-    def fail(self, node: RaftNode, error: ErrorCode) -> None:
+    def fail(self, node: Replica, error: ErrorCode) -> None:
         waiting, self._waiting = self._waiting, []
         for _, inbound, _ in waiting:
             response = raft_messages.fetch_response(
@@ -173,7 +172,7 @@ class WaitingFetches:
             node.reply(inbound.token, response)
 
 
-def fetch_answer(node: RaftNode, inbound: Inbound, partition: Any) -> tuple[Any, bool]:
+def fetch_answer(node: Replica, inbound: Inbound, partition: Any) -> tuple[Any, bool]:
     """The leader's answer as of now, and whether there is anything in it that is worth sending at once."""
     role, log = node.role, node.log
     assert isinstance(role, Leader)
@@ -194,7 +193,7 @@ def fetch_answer(node: RaftNode, inbound: Inbound, partition: Any) -> tuple[Any,
     return response, bool(records) or not found.valid or partition.high_watermark < known
 
 
-def fetched(node: RaftNode, leader: Leader, inbound: Inbound, partition: Any, now_ms: int) -> None:
+def fetched(node: Replica, leader: Leader, inbound: Inbound, partition: Any, now_ms: int) -> None:
     """Counts a replica's progress, if its log is a prefix of ours."""
     request = inbound.request
     replica_id = request.replica_state.replica_id if inbound.version >= 15 else request.replica_id

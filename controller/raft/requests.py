@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.raft import changes, fetching, raft_messages
 from pylogd.controller.raft.leader import Leader
@@ -14,19 +14,10 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.raft_node import RaftNode
+    from pylogd.controller.raft.replica import Inbound, Replica
 
 
-class Inbound(NamedTuple):
-    """A request with what its answer needs."""
-
-    token: Any
-    request: Any
-    version: int
-    listener: str
-
-
-def handle(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
+def handle(node: Replica, inbound: Inbound, now_ms: int) -> None:
     request = inbound.request
     key = request.API_KEY
     if request.cluster_id is not None and request.cluster_id != node.settings.cluster_id:
@@ -51,7 +42,7 @@ def handle(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
         raise ValueError(f"API {key} is not one of the quorum's")
 
 
-def _foreign(node: RaftNode, inbound: Inbound) -> Any:
+def _foreign(node: Replica, inbound: Inbound) -> Any:
     """Somebody of another cluster."""
     error = ErrorCode.INCONSISTENT_CLUSTER_ID
     if inbound.request.API_KEY in (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER):
@@ -64,24 +55,13 @@ def _foreign(node: RaftNode, inbound: Inbound) -> Any:
     return raft_messages.top_level_error(inbound.request, error)
 
 
-def leader_error(node: RaftNode, epoch: int) -> ErrorCode | None:
-    """Why a request that only the leader of `epoch` may answer is refused."""
-    if epoch < node.epoch:
-        return ErrorCode.FENCED_LEADER_EPOCH
-    if epoch > node.epoch:
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
-    if not node.is_leader:
-        return ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return ErrorCode.BROKER_NOT_AVAILABLE if node.shutting_down else None
-
-
-def _voter_error(node: RaftNode, remote_id: int, epoch: int) -> ErrorCode | None:
+def _voter_error(node: Replica, remote_id: int, epoch: int) -> ErrorCode | None:
     if epoch < node.epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
     return ErrorCode.INVALID_REQUEST if remote_id < 0 else None
 
 
-def _means_us(node: RaftNode, voter_id: int, directory_id: bytes) -> bool:
+def _means_us(node: Replica, voter_id: int, directory_id: bytes) -> bool:
     """Whether a request that names its receiver names us. The id alone is not enough: a replica that lost its disk has
     lost the votes it gave. Old requests name nobody."""
     if voter_id < 0:
@@ -89,13 +69,13 @@ def _means_us(node: RaftNode, voter_id: int, directory_id: bytes) -> bool:
     return voter_id == node.local.id and bytes(directory_id) in (ZERO, node.local.directory_id)
 
 
-def _as_long_as_ours(node: RaftNode, partition: Any) -> bool:
+def _as_long_as_ours(node: Replica, partition: Any) -> bool:
     """Whether a candidate's log may hold all that is committed, judged by ours: the later epoch wins, then length."""
     end = node.end
     return (partition.last_offset_epoch, partition.last_offset) >= (end.epoch, end.offset)
 
 
-def _vote(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+def _vote(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
     partition = raft_messages.only_partition(request.topics)
     if partition is None:
@@ -119,7 +99,7 @@ def _vote(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     return raft_messages.vote_response(node.leader_info, listener, version, ErrorCode.NONE, granted)
 
 
-def _begin_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+def _begin_quorum_epoch(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
     partition = raft_messages.only_partition(request.topics)
     if partition is None:
@@ -133,7 +113,7 @@ def _begin_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     return raft_messages.begin_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
 
 
-def _end_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+def _end_quorum_epoch(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
     partition = raft_messages.only_partition(request.topics)
     if partition is None:
@@ -154,7 +134,7 @@ def _end_quorum_epoch(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
     return raft_messages.end_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
 
 
-def _succession_backoff_ms(node: RaftNode, successors: list[ReplicaKey]) -> int:
+def _succession_backoff_ms(node: Replica, successors: list[ReplicaKey]) -> int:
     """The first successor runs for office at once, the next ones a little later each, so that they do not compete."""
     longest_ms = node.timeouts.election_backoff_ms_max
     position = len(successors)
@@ -169,7 +149,7 @@ def _succession_backoff_ms(node: RaftNode, successors: list[ReplicaKey]) -> int:
     return min(longest_ms, (longest_ms >> (len(successors) - 1)) << (position - 1))
 
 
-def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
+def _fetch(node: Replica, inbound: Inbound, now_ms: int) -> None:
     request, version, listener = inbound.request, inbound.version, inbound.listener
     partition = raft_messages.only_fetch_partition(request.topics)
     if partition is None:
@@ -185,7 +165,7 @@ def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
     ):
         error = ErrorCode.INVALID_REQUEST
     else:
-        error = leader_error(node, partition.current_leader_epoch)
+        error = node.leader_error(partition.current_leader_epoch)
     role = node.role
     if error is not None or not isinstance(role, Leader):
         code = error or ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -200,13 +180,13 @@ def _fetch(node: RaftNode, inbound: Inbound, now_ms: int) -> None:
         node.fetches.add(inbound, partition, now_ms + request.max_wait_ms)
 
 
-def _fetch_snapshot(node: RaftNode, inbound: Inbound, now_ms: int) -> Any:
+def _fetch_snapshot(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     request, version, listener = inbound.request, inbound.version, inbound.listener
     partition = raft_messages.only_partition(request.topics, name="name", index="partition")
     if partition is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return raft_messages.fetch_snapshot_response(node.leader_info, listener, version, error)
-    refused = leader_error(node, partition.current_leader_epoch)
+    refused = node.leader_error(partition.current_leader_epoch)
     role = node.role
     if refused is not None or not isinstance(role, Leader):
         code = refused or ErrorCode.NOT_LEADER_OR_FOLLOWER

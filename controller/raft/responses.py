@@ -14,10 +14,10 @@ from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.raft_node import RaftNode
+    from pylogd.controller.raft.replica import Replica
 
 
-def handle(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
+def handle(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
     key = response.API_KEY
     if key == ApiKey.API_VERSIONS:
         return changes.versions_learned(node, source_id, response, now_ms)
@@ -43,7 +43,7 @@ def handle(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
     raise ValueError(f"a response of API {key} is not one of the quorum's")
 
 
-def _common(node: RaftNode, error: int, leader_id: int, epoch: int, endpoints: Endpoints, now_ms: int) -> bool | None:
+def _common(node: Replica, error: int, leader_id: int, epoch: int, endpoints: Endpoints, now_ms: int) -> bool | None:
     """What every answer says about epoch and leader. None: nothing stands in the way of reading the rest."""
     leader = None if leader_id < 0 else leader_id
     if epoch < node.epoch or error == ErrorCode.UNKNOWN_LEADER_EPOCH:
@@ -63,7 +63,7 @@ def _common(node: RaftNode, error: int, leader_id: int, epoch: int, endpoints: E
     return None
 
 
-def _vote(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
+def _vote(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
     partition = raft_messages.only_partition(response.topics)
     if partition is None:
         return False
@@ -87,7 +87,7 @@ def _vote(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _begin_quorum_epoch(node: RaftNode, response: Any, now_ms: int) -> bool:
+def _begin_quorum_epoch(node: Replica, response: Any, now_ms: int) -> bool:
     partition = raft_messages.only_partition(response.topics)
     if partition is None:
         return False
@@ -96,7 +96,7 @@ def _begin_quorum_epoch(node: RaftNode, response: Any, now_ms: int) -> bool:
     return partition.error_code == ErrorCode.NONE if handled is None else handled
 
 
-def _end_quorum_epoch(node: RaftNode, source_id: int, response: Any, now_ms: int) -> bool:
+def _end_quorum_epoch(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
     partition = raft_messages.only_partition(response.topics)
     if partition is None:
         return False
@@ -112,7 +112,7 @@ def _end_quorum_epoch(node: RaftNode, source_id: int, response: Any, now_ms: int
     return True
 
 
-def _fetch(node: RaftNode, response: Any, now_ms: int) -> bool:
+def _fetch(node: Replica, response: Any, now_ms: int) -> bool:
     partition = raft_messages.only_fetch_partition(response.responses, index="partition_index")
     if partition is None:
         return False
@@ -148,7 +148,7 @@ def _fetch(node: RaftNode, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _fetch_snapshot(node: RaftNode, response: Any, now_ms: int) -> bool:
+def _fetch_snapshot(node: Replica, response: Any, now_ms: int) -> bool:
     partition = raft_messages.only_partition(response.topics, name="name", index="index")
     if partition is None:
         return False
@@ -179,7 +179,7 @@ def _fetch_snapshot(node: RaftNode, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _update_voter(node: RaftNode, response: Any, now_ms: int) -> bool:
+def _update_voter(node: Replica, response: Any, now_ms: int) -> bool:
     current = response.current_leader
     endpoints: Endpoints = {node.settings.listener: (current.host, current.port)} if current.host else {}
     handled = _common(node, response.error_code, current.leader_id, current.leader_epoch, endpoints, now_ms)
@@ -193,7 +193,7 @@ def _update_voter(node: RaftNode, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _change_voter(node: RaftNode, response: Any, now_ms: int) -> bool:
+def _change_voter(node: Replica, response: Any, now_ms: int) -> bool:
     """Done, done before, or to be tried again a little later."""
     done = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
     if isinstance(node.role, Follower):
