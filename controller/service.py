@@ -11,38 +11,27 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from random import Random
 from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.bootstrap import activation_records
-from pylogd.controller.decide import (
-    brokers,
-    configs,
-    directories,
-    elections,
-    features,
-    isr_proposals,
-    producer_id_blocks,
-    quorum_description,
-    reassignments,
-    topics,
-)
+from pylogd.controller.committed_replay import CommittedReplay
+from pylogd.controller.decide import brokers, elections
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.fencing_evidence import FencingEvidence, FencingSettings
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.raft.log_view import LogFull
+from pylogd.controller.served_apis import DECISIONS, QUORUM_APIS, STANDBY_APIS, Asked, ControllerContext
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings
 from pylogd.metadata import feature_levels
 from pylogd.metadata.image import ClusterImage
-from pylogd.metadata.record_batches import VersionedRecord, decode_batches
+from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.metadata.registrations import Endpoint
-from pylogd.metadata.snapshot import SnapshotContents, SnapshotId, replay_steps
+from pylogd.metadata.snapshot import SnapshotId
 from pylogd.protocol.api import ApiKey
-from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.failures import error_response
-from pylogd.rpc.caller import Caller
 from pylogd.runtime.clock import Clock
 
 if TYPE_CHECKING:
@@ -51,71 +40,8 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 UNCLEAN_ELECTION_INTERVAL_MS = 5 * 60 * 1000
-#: How long a turn of the event loop may be spent on replaying metadata.
-SLICE_SECONDS = 0.005
 #: Between two parts of a job that is done in parts.
 TURN_SECONDS = 0.01
-
-#: What the controller answers, here and on its listener, by first and last version.
-SERVED: dict[ApiKey, tuple[int, int]] = {
-    ApiKey.CREATE_TOPICS: (2, 7),
-    ApiKey.DELETE_TOPICS: (1, 6),
-    ApiKey.CREATE_PARTITIONS: (0, 3),
-    ApiKey.ALTER_CONFIGS: (0, 2),
-    ApiKey.INCREMENTAL_ALTER_CONFIGS: (0, 1),
-    ApiKey.ELECT_LEADERS: (0, 2),
-    ApiKey.ALTER_PARTITION_REASSIGNMENTS: (0, 1),
-    ApiKey.LIST_PARTITION_REASSIGNMENTS: (0, 0),
-    ApiKey.UPDATE_FEATURES: (0, 2),
-    ApiKey.ALTER_PARTITION: (2, 3),
-    ApiKey.BROKER_REGISTRATION: (0, 4),
-    ApiKey.BROKER_HEARTBEAT: (0, 2),
-    ApiKey.UNREGISTER_BROKER: (0, 0),
-    ApiKey.CONTROLLER_REGISTRATION: (0, 0),
-    ApiKey.ALLOCATE_PRODUCER_IDS: (0, 0),
-    ApiKey.ASSIGN_REPLICAS_TO_DIRS: (0, 0),
-    ApiKey.DESCRIBE_QUORUM: (0, 2),
-    ApiKey.DESCRIBE_CLUSTER: (0, 2),
-    ApiKey.VOTE: (0, 2),
-    ApiKey.BEGIN_QUORUM_EPOCH: (0, 1),
-    ApiKey.END_QUORUM_EPOCH: (0, 1),
-    ApiKey.FETCH: (4, 18),
-    ApiKey.FETCH_SNAPSHOT: (0, 1),
-    ApiKey.ADD_RAFT_VOTER: (0, 1),
-    ApiKey.REMOVE_RAFT_VOTER: (0, 0),
-    ApiKey.UPDATE_RAFT_VOTER: (0, 0),
-}
-#: Answered by the quorum itself, whoever leads.
-QUORUM_APIS = frozenset(
-    {
-        ApiKey.VOTE,
-        ApiKey.BEGIN_QUORUM_EPOCH,
-        ApiKey.END_QUORUM_EPOCH,
-        ApiKey.FETCH,
-        ApiKey.FETCH_SNAPSHOT,
-        ApiKey.ADD_RAFT_VOTER,
-        ApiKey.REMOVE_RAFT_VOTER,
-        ApiKey.UPDATE_RAFT_VOTER,
-    }
-)
-#: Answered by every controller from what it knows.
-STANDBY_APIS = frozenset({ApiKey.DESCRIBE_QUORUM, ApiKey.DESCRIBE_CLUSTER})
-
-
-#: A broker that asks the controller of its own process.
-NOBODY = Caller()
-
-
-class ControllerContext:
-    """Who asks. A request that a broker passes on for a client is `forwarded`, and the caller is the client;
-    `connection` stands for what carried the request, if the end of that would mean something."""
-
-    __slots__ = ("caller", "connection", "forwarded")
-
-    def __init__(self, caller: Caller = NOBODY, *, forwarded: bool = False, connection: Hashable | None = None) -> None:
-        self.caller = caller
-        self.forwarded = forwarded
-        self.connection = connection
 
 
 class Timings:
@@ -167,9 +93,7 @@ class Controller:
         #: owns the state: what it appends is replayed before it is committed
         self._leading = False
         self._stopping = False
-        #: committed records that are still to be replayed
-        self._steps: deque[Iterator[None]] = deque()
-        self._replaying: asyncio.Task[None] | None = None
+        self._replay = CommittedReplay(loop, driver.fail)
         self._activated: asyncio.Future[None] = loop.create_future()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._evidence: FencingEvidence | None = None
@@ -177,35 +101,6 @@ class Controller:
             self._evidence = FencingEvidence(
                 fencing, self.state, loop, is_active=lambda: self.active, gone=self.broker_gone
             )
-        self._handlers: dict[int, Callable[[Any, int, ControllerContext], Decision]] = {
-            ApiKey.CREATE_TOPICS: lambda r, v, c: topics.create_topics(self.state, r, v),
-            ApiKey.DELETE_TOPICS: lambda r, v, c: topics.delete_topics(self.state, r, v),
-            ApiKey.CREATE_PARTITIONS: lambda r, v, c: topics.create_partitions(self.state, r),
-            ApiKey.ALTER_CONFIGS: lambda r, v, c: configs.alter_configs(self.state, r, c.forwarded),
-            ApiKey.INCREMENTAL_ALTER_CONFIGS: lambda r, v, c: configs.incremental_alter_configs(
-                self.state, r, c.forwarded
-            ),
-            ApiKey.ELECT_LEADERS: lambda r, v, c: elections.elect_leaders(self.state, r, v),
-            ApiKey.ALTER_PARTITION_REASSIGNMENTS: lambda r, v, c: reassignments.alter_partition_reassignments(
-                self.state, r, v
-            ),
-            ApiKey.LIST_PARTITION_REASSIGNMENTS: lambda r, v, c: reassignments.list_partition_reassignments(
-                self.state, r
-            ),
-            ApiKey.UPDATE_FEATURES: lambda r, v, c: features.update_features(self.state, r, v),
-            ApiKey.ALTER_PARTITION: lambda r, v, c: isr_proposals.alter_partition(self.state, r, v),
-            ApiKey.BROKER_REGISTRATION: lambda r, v, c: brokers.register_broker(
-                self.state, r, v, self._clock.monotonic_ms()
-            ),
-            ApiKey.UNREGISTER_BROKER: lambda r, v, c: brokers.unregister_broker(self.state, r),
-            ApiKey.CONTROLLER_REGISTRATION: lambda r, v, c: brokers.register_controller(self.state, r),
-            ApiKey.ALLOCATE_PRODUCER_IDS: lambda r, v, c: producer_id_blocks.allocate_producer_ids(self.state, r),
-            ApiKey.ASSIGN_REPLICAS_TO_DIRS: lambda r, v, c: directories.assign_replicas_to_dirs(self.state, r),
-            ApiKey.DESCRIBE_QUORUM: lambda r, v, c: quorum_description.describe_quorum(self.driver, r, v),
-            ApiKey.DESCRIBE_CLUSTER: lambda r, v, c: quorum_description.describe_cluster(
-                self.driver, self.state, r, v, c.caller.listener
-            ),
-        }
 
     # -- life
 
@@ -220,52 +115,14 @@ class Controller:
 
     def load_snapshot(self, data: bytes, snapshot_id: SnapshotId) -> None:
         """The quorum hands over what is committed: from this snapshot on."""
-        self._steps.clear()
-        image = self.state.image = ClusterImage()
-        self._replay_soon(replay_steps(data, image, snapshot_id, SnapshotContents()))
+        self.state.image = ClusterImage()
+        self._replay.start_over(data, snapshot_id, self.state.image)
 
     def committed(self, batches: Sequence[bytes | bytearray]) -> None:
         """Records of the active controller. What this one appended itself is replayed already."""
         if not self._leading:
             for data in batches:
-                self._replay_soon(self._replay(data))
-
-    def _replay(self, data: bytes | bytearray) -> Iterator[None]:
-        image = self.state.image
-        for batch in decode_batches(data):
-            image.epoch = batch.epoch
-            if batch.control:
-                image.offset = batch.last_offset
-            else:
-                for offset, record in enumerate(batch.records, batch.base_offset):
-                    image.replay(record, offset)
-            yield
-
-    def _replay_soon(self, steps: Iterator[None]) -> None:
-        """At once when it is little; otherwise in slices, since a broker may share this event loop."""
-        self._steps.append(steps)
-        if self._replaying is None and not self._run_steps(SLICE_SECONDS):
-            self._replaying = self._loop.create_task(self._run_all_steps())
-
-    def _run_steps(self, seconds_max: float) -> bool:
-        """True when nothing is left to replay."""
-        time = self._loop.time
-        deadline = time() + seconds_max
-        while self._steps:
-            for _ in self._steps[0]:
-                if time() >= deadline:
-                    return False
-            self._steps.popleft()
-        return True
-
-    async def _run_all_steps(self) -> None:
-        try:
-            while not self._run_steps(SLICE_SECONDS):
-                await asyncio.sleep(0)
-        except (KafkaError, ProtocolError, ValueError) as error:
-            self.driver.fail(error)
-        finally:
-            self._replaying = None
+                self._replay.add(data, self.state.image)
 
     def lead(self, epoch: int) -> None:
         """This controller is the active one now; writes what a new cluster or a new controller needs."""
@@ -277,7 +134,7 @@ class Controller:
 
     def _lead(self) -> None:
         state, driver = self.state, self.driver
-        self._run_steps(float("inf"))
+        self._replay.finish()
         self._leading = True
         state.kraft_version = driver.kraft_version
         state.voters = driver.voter_ids
@@ -437,7 +294,7 @@ class Controller:
             if key in QUORUM_APIS:
                 return await self.driver.handle(request, version, context.caller.listener)
             if key in STANDBY_APIS and not self.active:
-                return self._handlers[key](request, version, context).response
+                return self._decide(key, request, version, context).response
             if not self.active:
                 raise KafkaError(ErrorCode.NOT_CONTROLLER, "The active controller is not known.")
             decision, offset = self.decide(request, version, context)
@@ -451,17 +308,20 @@ class Controller:
         """Decides and appends at once; the decision and the offset its reply must wait for."""
         state = self.state
         state.next_offset = self.driver.end_offset
-        key = request.API_KEY
-        if key == ApiKey.BROKER_HEARTBEAT:
+        key = ApiKey(request.API_KEY)
+        if key is ApiKey.BROKER_HEARTBEAT:
             return self._heartbeat(request)
-        handler = self._handlers.get(key)
-        if handler is None:
-            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve API {key}")
-        decision = handler(request, version, context)
+        decision = self._decide(key, request, version, context)
         if decision.kraft_version is not None:
             self.driver.upgrade_kraft_version(decision.kraft_version)
             state.kraft_version = self.driver.kraft_version
         return decision, self._write(decision)
+
+    def _decide(self, key: ApiKey, request: Any, version: int, context: ControllerContext) -> Decision:
+        decision = DECISIONS.get(key)
+        if decision is None:
+            raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, f"the controller does not serve API {key}")
+        return decision(Asked(self.state, self.driver, request, version, context, self._clock.monotonic_ms()))
 
     def _heartbeat(self, request: BrokerHeartbeatRequest) -> tuple[Decision, int]:
         heartbeats = self.state.heartbeats

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any, cast
 
 from pylogd.broker.network.served import Handler
-from pylogd.controller.service import SERVED, ControllerContext
+from pylogd.controller.served_apis import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.rpc import envelope

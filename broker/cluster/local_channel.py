@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from pylogd.controller.service import SERVED, Controller, ControllerContext
+from pylogd.controller.served_apis import SERVED, ControllerContext
+from pylogd.controller.service import Controller
 from pylogd.protocol.api import ApiKey, request_class, response_class
 from pylogd.protocol.codec import decode, encode
 from pylogd.protocol.schema import Message

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
-from pylogd.controller.service import SERVED, Timings
+from pylogd.controller.served_apis import SERVED
+from pylogd.controller.service import Timings
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.record_batches import decode_batches
 from pylogd.metadata.snapshot import SnapshotId, replay_snapshot

@@ -12,7 +12,8 @@ from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.heartbeats import Heartbeats
 from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
-from pylogd.controller.service import Controller, ControllerContext, Timings
+from pylogd.controller.served_apis import ControllerContext
+from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import ControllerState, EffectiveConfig, Settings
 from pylogd.metadata import feature_levels
 from pylogd.metadata.image import ClusterImage

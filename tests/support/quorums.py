@@ -13,7 +13,8 @@ from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
 from pylogd.controller.quorum import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
-from pylogd.controller.service import SERVED, Controller, ControllerContext, Timings
+from pylogd.controller.served_apis import SERVED, ControllerContext
+from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import Settings
 from pylogd.metadata.registrations import Endpoint
 from pylogd.metadata.snapshot import snapshot_batches, write_snapshot

@@ -12,7 +12,7 @@ from pylogd.broker.cluster import controller_listener, forwarding
 from pylogd.broker.cluster.local_channel import LocalChannel
 from pylogd.broker.network.context import RequestContext
 from pylogd.config.broker import BrokerConfig
-from pylogd.controller.service import NOBODY, ControllerContext
+from pylogd.controller.served_apis import NOBODY, ControllerContext
 from pylogd.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from pylogd.rpc import envelope
 from pylogd.rpc.caller import Caller
