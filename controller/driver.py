@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from pylogd.controller.log_flushes import LogFlushes
 from pylogd.controller.metadata_log import BATCH_BYTES_MAX, MetadataLog
 from pylogd.controller.metadata_stream import CommitWaiters, MetadataStream, MetadataSubscriber
-from pylogd.controller.quorum import Connect, LeaderEvidence, Peers, QuorumSettings
+from pylogd.controller.quorum_settings import Connect, LeaderEvidence, Peers, QuorumSettings
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
