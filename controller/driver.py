@@ -17,28 +17,28 @@ import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from random import Random
-from typing import Any, Protocol
+from typing import Any
 
 from pylogd.controller.log_flushes import LogFlushes
 from pylogd.controller.metadata_log import BATCH_BYTES_MAX, MetadataLog
-from pylogd.controller.metadata_stream import CommitWaiters, MetadataStream, MetadataSubscriber
-from pylogd.controller.quorum_settings import Connect, LeaderEvidence, Peers, QuorumSettings
+from pylogd.controller.metadata_stream import MetadataStream, MetadataSubscriber
+from pylogd.controller.quorum_peers import Connect, QuorumPeers
+from pylogd.controller.quorum_settings import QuorumSettings
 from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from pylogd.controller.quorum_view import QuorumView
+from pylogd.controller.quorum_waiters import ChangeWaiters, CommitWaiters, LeadershipListener
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
-from pylogd.controller.raft.output import HardState, NotLeader, Output, RaftError, Send
+from pylogd.controller.raft.output import HardState, NotLeader, Output, RaftError
 from pylogd.controller.raft.raft_node import RaftNode
-from pylogd.controller.raft.roles import Follower
 from pylogd.controller.raft_log import DiskLog
-from pylogd.controller.snapshots import SnapshotWriter
+from pylogd.controller.snapshots import HasImage, SnapshotWriter
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.record_batches import VersionedRecord, metadata_batch
 from pylogd.metadata.registrations import Endpoint
 from pylogd.metadata.snapshot import SnapshotId
-from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode, KafkaError, ProtocolError
-from pylogd.rpc.peer import PeerError
 from pylogd.runtime.clock import Clock
 from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.runtime.workers import Workers
@@ -53,33 +53,11 @@ SNAPSHOT_AT_STOP_BYTES = 256 << 10
 HANDOVER_S = 5.0
 #: How long it waits before that for the others to have all it has.
 CATCH_UP_S = 1.0
-#: How long a refused dial tells that a voter is down: longer than the pauses between two dials of those that are.
-_REFUSED_S = 5.0
 #: A time-out of the connection itself comes after the core's own.
 _PEER_GRACE_S = 1.0
 
 
-class HasImage(Protocol):
-    """Whatever holds the current image: it is another one after the lead was lost."""
-
-    @property
-    def image(self) -> ClusterImage: ...
-
-
-class LeadershipListener(Protocol):
-    """Who acts while this node leads."""
-
-    def lead(self, epoch: int) -> None:
-        """This node leads, and everything before its epoch is committed and was handed over."""
-
-    def resign(self) -> None:
-        """It leads no more: what was appended and not committed may be gone."""
-
-    def failed(self, error: BaseException) -> None:
-        """The quorum's log or protocol broke; nothing more will come."""
-
-
-class QuorumDriver:
+class QuorumDriver(QuorumView):
     """One node's part in the quorum, as voter or observer."""
 
     def __init__(
@@ -97,21 +75,15 @@ class QuorumDriver:
         connect: Connect | None = None,
         rng: Random | None = None,
     ) -> None:
-        self.log = log
-        self.node_id = node_id
         self.directory_id = directory_id
-        self._clock = clock
         self._loop = loop
         self._workers = workers
         self._on_failure = on_failure
         settings = (quorum or QuorumSettings()).for_replica(node_id, directory_id, endpoints)
         self._disk = DiskLog(log, clock)
-        self._peers = Peers(connect)
-        self._evidence = LeaderEvidence()
-        #: Where nobody listened at the last dial, and when that was.
-        self._refused: dict[tuple[str, int], float] = {}
+        self._peers = QuorumPeers(self, connect, clock, loop)
         state = read_quorum_state(log.files, log.directory)
-        self.node = RaftNode(
+        node = RaftNode(
             settings,
             self._disk,
             None if state is None else state.hard_state,
@@ -119,6 +91,7 @@ class QuorumDriver:
             flushed_offset=min(log.log.flushed_offset, log.end_offset),
             wall_ms=lambda now_ms: clock.now_ms(),
         )
+        super().__init__(node, log, clock)
         self.snapshots = SnapshotWriter(log, clock, loop, self._snapshot_written)
         self._listener: LeadershipListener | None = None
         self._led_epoch: int | None = None
@@ -138,25 +111,11 @@ class QuorumDriver:
         self._failure: BaseException | None = None
         self._closed = False
         self._stopping = False
-        self._last_timestamp_ms = 0
-        self._changed: list[asyncio.Future[None]] = []
+        self._changes = ChangeWaiters(loop)
         #: Called when the role has changed and a leader is known: another one, or the same in a new epoch.
         self.leader_listeners: list[Callable[[], None]] = []
 
     # -- what is known
-
-    @property
-    def epoch(self) -> int:
-        return self.node.epoch
-
-    @property
-    def leader_id(self) -> int | None:
-        return self.node.leader_id
-
-    @property
-    def leader_address(self) -> tuple[str, int] | None:
-        """Where the active controller is reached by other nodes."""
-        return self.node.role.leader_endpoints.get(self.node.settings.listener)
 
     @property
     def is_leader(self) -> bool:
@@ -164,45 +123,11 @@ class QuorumDriver:
         return self._led_epoch is not None
 
     @property
-    def is_only_voter(self) -> bool:
-        return self.node.voters.is_only_voter(self.node.local)
-
-    @property
-    def is_voter(self) -> bool:
-        """With this directory: the id alone may be that of a voter whose disk was lost."""
-        return self.node.voters.is_voter(self.node.local)
-
-    @property
     def majority_is_down(self) -> bool:
         """Whether so many voters refuse dials that there can be no active controller. Not for long, if they restart."""
         endpoints = [self.node.voters.endpoints(id_).get(self._listener_name) for id_ in self.voter_ids]
-        since = self._loop.time() - _REFUSED_S
-        down = sum(address is not None and self._refused.get(address, since) > since for address in endpoints)
+        down = sum(address is not None and self._peers.is_down(address) for address in endpoints)
         return down > (len(endpoints) - 1) // 2
-
-    @property
-    def kraft_version(self) -> int:
-        return self.node.membership.kraft_version
-
-    @property
-    def voters(self) -> Any:
-        """The voters as a VotersRecord; None when they are static."""
-        last = self.node.membership.voter_sets.last
-        return None if last is None else last[1].to_record()
-
-    @property
-    def voter_ids(self) -> tuple[int, ...]:
-        return tuple(self.node.voters.ids)
-
-    @property
-    def committed_offset(self) -> int:
-        """The first offset that is not known to be committed."""
-        return self.node.high_watermark or 0
-
-    @property
-    def end_offset(self) -> int:
-        """The offset the next record gets."""
-        return self.log.end_offset
 
     # -- start
 
@@ -238,7 +163,7 @@ class QuorumDriver:
             if not reply.token.done():
                 reply.token.set_result(reply.response)
         for send in out.sends:
-            self._send(send)
+            self._peers.send(send, self.node.timeouts.request_ms / 1000 + _PEER_GRACE_S)
         if out.flush is not None:
             self._flushes.request(out.flush)
         self._arm(out.deadline_ms)
@@ -246,7 +171,7 @@ class QuorumDriver:
             logger.info("quorum: node %d is %s of epoch %d, leader %s", self.node_id, self.node.role.name, self.epoch,
                         "unknown" if self.leader_id is None else self.leader_id)  # fmt: skip
             self._check_resigned()
-            self._tell_changed()
+            self._changes.tell()
             if self.leader_id is not None:
                 for listener in self.leader_listeners:
                     listener()
@@ -271,36 +196,17 @@ class QuorumDriver:
         self._timer = None
         self._event(self.node.tick)
 
-    def _send(self, send: Send) -> None:
-        node_id, correlation_id = send.destination.id, send.correlation_id
+    # -- peers
 
-        def answered(response: Any, failure: PeerError | None) -> None:
-            address = (send.destination.host, send.destination.port)
-            to_leader = address == self.leader_address
-            if failure is None:
-                self._refused.pop(address, None)
-                if to_leader:
-                    self._evidence.answered()
-                self._event(lambda now_ms: self.node.response(node_id, correlation_id, response, now_ms))
-                return
-            logger.debug("quorum: no answer from node %d: %s", node_id, failure)
-            if failure.refused:
-                self._refused[address] = self._loop.time()
-                self._tell_changed()
-            had_answered = self.follows
-            error = ErrorCode.UNSUPPORTED_VERSION if failure.unsupported else ErrorCode.BROKER_NOT_AVAILABLE
-            self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
-            leader_id, now_ms = self.leader_id, self._clock.monotonic_ms()
-            if to_leader and leader_id is not None and self._evidence.failed(failure.refused, had_answered, now_ms):
-                logger.info("quorum: the leader, node %d, has gone", leader_id)
-                self.leader_unreachable(leader_id)
+    def peer_answered(self, node_id: int, correlation_id: int, response: Any) -> None:
+        self._event(lambda now_ms: self.node.response(node_id, correlation_id, response, now_ms))
 
-        peer = self._peers.get(send.destination)
-        if peer is None:
-            self._loop.call_soon(answered, None, PeerError("no way to reach it"))
-        else:
-            timeout_s = self.node.timeouts.request_ms / 1000 + _PEER_GRACE_S
-            peer.send(send.request, answered, timeout_s=timeout_s)
+    def peer_failed(self, node_id: int, correlation_id: int, error: ErrorCode) -> None:
+        self._event(lambda now_ms: self.node.failed(node_id, correlation_id, error, now_ms))
+
+    def peer_refused(self) -> None:
+        """Whoever waits for a majority may have to give up."""
+        self._changes.tell()
 
     def handle(self, request: Any, version: int, listener: str) -> asyncio.Future[Any]:
         """The answer to a request of a peer, or of an operator about the voters."""
@@ -339,7 +245,6 @@ class QuorumDriver:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"a metadata batch of {len(batch)} bytes is over {BATCH_BYTES_MAX}"
                 )
-            self._last_timestamp_ms = now_ms
             self._write(batch, self._led_epoch)
         return self.end_offset - 1
 
@@ -353,7 +258,7 @@ class QuorumDriver:
                 # Another voter may have a disk that works: the lead is free as soon as this node is gone.
                 self.fail(error)
             raise
-        self.snapshots.bytes_since += len(batch)
+        self.snapshots.count(batch)
         self._do(out)
 
     def committed(self, offset: int) -> asyncio.Future[None]:
@@ -375,15 +280,12 @@ class QuorumDriver:
         if self._led_epoch is None and self._state is not None and self.snapshot_due():
             self.start_snapshot(self._state.image)
         self._waiting.reached(high_watermark)
-        self._tell_changed()
+        self._changes.tell()
 
     def _passed(self, data: bytes) -> None:
         """Counts what the next snapshot will have to stand for, of records that others appended."""
-        if self._led_epoch is not None:
-            return
-        self.snapshots.bytes_since += len(data)
-        for _, header in batches.iter_headers(memoryview(data)):
-            self._last_timestamp_ms = header.max_timestamp
+        if self._led_epoch is None:
+            self.snapshots.count(data)
 
     def subscribe(self, subscriber: MetadataSubscriber) -> None:
         """Hands over all that is known to be committed, and from then on every commit."""
@@ -412,17 +314,7 @@ class QuorumDriver:
 
     def changed(self) -> asyncio.Future[None]:
         """Done at the next change of role, epoch, leader or high watermark."""
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._changed.append(future)
-        return future
-
-    def _tell_changed(self) -> None:
-        if not self._changed:
-            return
-        told, self._changed = self._changed, []
-        for future in told:
-            if not future.done():
-                future.set_result(None)
+        return self._changes.wait()
 
     def fail(self, error: BaseException) -> None:
         """This node's part in the quorum ends here."""
@@ -444,24 +336,7 @@ class QuorumDriver:
 
     def start_snapshot(self, image: ClusterImage) -> None:
         """Writes a snapshot of `image` as it is now, once what it contains is committed."""
-        if image.pending is not None:
-            return  # half a metadata transaction is no state to start from
-        end_offset = image.offset + 1
-        latest = self.log.latest_snapshot
-        if end_offset <= (0 if latest is None else latest.offset):
-            return
-        membership = self.node.membership
-        version = membership.versions.at(end_offset - 1) or 0
-        voters = membership.voter_sets.at(end_offset - 1)
-        self.snapshots.start(
-            image,
-            SnapshotId(end_offset, image.epoch),
-            self.committed(end_offset - 1),
-            self._workers,
-            timestamp_ms=self._last_timestamp_ms,
-            kraft_version=version,
-            voters=voters.to_record() if version >= 1 and voters is not None else None,
-        )
+        self.snapshots.start(image, self.node.membership, self.committed, self._workers)
 
     def _snapshot_written(self, snapshot_id: SnapshotId) -> None:
         self.node.snapshot_created(OffsetAndEpoch(snapshot_id.offset, snapshot_id.epoch))
@@ -507,44 +382,15 @@ class QuorumDriver:
             logger.warning("no other voter took the lead within %.0f s", HANDOVER_S)
 
     async def _until(self, condition: Callable[[], bool], timeout_s: float) -> bool:
-        """Waits for what a change of role, leader or high watermark brings about; False when it takes too long."""
-        deadline = self._loop.time() + timeout_s
-        while not condition():
-            left = deadline - self._loop.time()
-            if left <= 0 or self._failure is not None:
-                return False
-            await asyncio.wait([self.changed()], timeout=left)
-        return True
+        """False when it takes too long, or never will be."""
+        await self._changes.until(lambda: condition() or self._failure is not None, timeout_s)
+        return condition()
 
     def upgrade_kraft_version(self, version: int, *, validate_only: bool = False) -> None:
         """From static to dynamic voters, once every voter has said that it can. KafkaError when it cannot be."""
         now_ms = self._clock.monotonic_ms()
         changes.upgrade(self.node, version, now_ms, validate_only=validate_only)
         self._event(self.node.tick)
-
-    # -- for DescribeQuorum
-
-    def replicas(self) -> tuple[list[Any], list[Any]] | None:
-        """Voters and observers as (key, endpoints, end offset, last fetch, last caught up), times on the wall; None
-        unless this node leads."""
-        role = self.node.role
-        if not isinstance(role, Leader):
-            return None
-        now_ms, wall_ms = self._clock.monotonic_ms(), self._clock.now_ms()
-        role.forget_inactive(now_ms)
-
-        def row(progress: Any) -> Any:
-            if progress.key.id == self.node_id:
-                return progress.key, progress.endpoints, self.end_offset, wall_ms, wall_ms
-            times = [-1 if at < 0 else wall_ms - (now_ms - at) for at in (progress.fetched_ms, progress.caught_up_ms)]
-            return progress.key, progress.endpoints, progress.end_offset, *times
-
-        return [row(p) for p in role.voters.values()], [row(p) for p in role.observers.values()]
-
-    @property
-    def follows(self) -> bool:
-        """Whether a leader answers us."""
-        return isinstance(self.node.role, Follower) and self.node.role.has_fetched
 
 
 def _not_controller() -> KafkaError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -69,29 +67,3 @@ class MetadataStream:
                 passed(data)
             for subscriber in subscribers:
                 subscriber.committed([data])
-
-
-class CommitWaiters:
-    """Who waits for an offset to be committed, in the order of the offsets."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    def wait(self, offset: int) -> asyncio.Future[None]:
-        future: asyncio.Future[None] = self._loop.create_future()
-        self._waiting.append((offset, future))
-        return future
-
-    def reached(self, high_watermark: int) -> None:
-        while self._waiting and self._waiting[0][0] < high_watermark:
-            future = self._waiting.popleft()[1]
-            if not future.done():
-                future.set_result(None)
-
-    def fail(self, error: BaseException) -> None:
-        """None of it will be committed, as far as is known here."""
-        waiting, self._waiting = self._waiting, deque()
-        for _, future in waiting:
-            if not future.done():
-                future.set_exception(error)

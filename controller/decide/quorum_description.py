@@ -11,27 +11,28 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.driver import QuorumDriver
+    from pylogd.controller.quorum_view import QuorumView
+    from pylogd.controller.raft.leader import ReplicaStatus
 
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
 
-def describe_quorum(driver: QuorumDriver, request: Any, version: int) -> Decision:
+def describe_quorum(quorum: QuorumView, request: Any, version: int) -> Decision:
     """Only the metadata partition has a quorum; for anything else, or more than it, the whole request is refused."""
     from pylogd.protocol.messages import describe_quorum as m
 
     wanted = [(topic.topic_name, p.partition_index) for topic in request.topics for p in topic.partitions]
     if wanted != [(CLUSTER_METADATA_TOPIC, 0)]:
         return Decision([], _unknown(request))
-    replicas = driver.replicas()
+    replicas = quorum.replicas()
     if replicas is None:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         refused = m.ResponsePartitionData(partition_index=0, error_code=code, error_message=code.message)
         topics = [m.ResponseTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[refused])]
         return Decision([], m.DescribeQuorumResponse(error_message=None, topics=topics))
 
-    def states(rows: list[Any]) -> list[Any]:
+    def states(rows: list[ReplicaStatus]) -> list[m.ReplicaState]:
         return [
             m.ReplicaState(
                 replica_id=key.id,
@@ -48,9 +49,9 @@ def describe_quorum(driver: QuorumDriver, request: Any, version: int) -> Decisio
         partition_index=0,
         error_code=ErrorCode.NONE,
         error_message=None,
-        leader_id=driver.node_id,
-        leader_epoch=driver.epoch,
-        high_watermark=driver.committed_offset,
+        leader_id=quorum.node_id,
+        leader_epoch=quorum.epoch,
+        high_watermark=quorum.committed_offset,
         current_voters=states(voters),
         observers=states(observers),
     )
@@ -84,9 +85,7 @@ def _unknown(request: Any) -> Any:
     )
 
 
-def describe_cluster(
-    driver: QuorumDriver, state: ControllerState, request: Any, version: int, listener: str
-) -> Decision:
+def describe_cluster(quorum: QuorumView, state: ControllerState, request: Any, version: int, listener: str) -> Decision:
     """The registered controllers, as seen on the listener that was asked."""
     from pylogd.protocol.messages import describe_cluster as m
 
@@ -99,7 +98,7 @@ def describe_cluster(
         if version == 0:
             code = ErrorCode.INVALID_REQUEST
         return Decision([], m.DescribeClusterResponse(error_code=code, error_message=text))
-    leader_id = -1 if driver.leader_id is None else driver.leader_id
+    leader_id = -1 if quorum.leader_id is None else quorum.leader_id
     response = m.DescribeClusterResponse(
         endpoint_type=CONTROLLER_ENDPOINTS, cluster_id=state.settings.cluster_id, controller_id=leader_id
     )

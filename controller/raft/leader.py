@@ -8,7 +8,7 @@ still replace them.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from pylogd.controller.raft.connections import NEVER_MS
 from pylogd.controller.raft.majority import UNKNOWN_OFFSET, majority_offset, majority_size
@@ -46,6 +46,16 @@ class ReplicaProgress:
         self.leader_end_offset = leader_end_offset
         self.fetched_ms = max(self.fetched_ms, now_ms)
         self.end_offset = offset
+
+
+class ReplicaStatus(NamedTuple):
+    """A replica as DescribeQuorum shows it; times are on the wall, -1 if there was none."""
+
+    key: ReplicaKey
+    endpoints: Endpoints
+    end_offset: int
+    fetched_ms: int
+    caught_up_ms: int
 
 
 class PendingChange:
@@ -200,3 +210,17 @@ class Leader(Role):
         for key, progress in list(self.observers.items()):
             if now_ms - progress.fetched_ms >= OBSERVER_SESSION_MS and key != self.local.key:
                 del self.observers[key]
+
+    def statuses(self, end_offset: int, now_ms: int, wall_ms: int) -> tuple[list[ReplicaStatus], list[ReplicaStatus]]:
+        """Voters and observers; our own log ends at `end_offset`, and `now_ms` is `wall_ms` on the wall."""
+        self.forget_inactive(now_ms)
+
+        def status(progress: ReplicaProgress) -> ReplicaStatus:
+            key, endpoints = progress.key, progress.endpoints
+            if key.id == self.local.key.id:
+                return ReplicaStatus(key, endpoints, end_offset, wall_ms, wall_ms)
+            times = (progress.fetched_ms, progress.caught_up_ms)
+            fetched_ms, caught_up_ms = (-1 if at_ms < 0 else wall_ms - (now_ms - at_ms) for at_ms in times)
+            return ReplicaStatus(key, endpoints, progress.end_offset, fetched_ms, caught_up_ms)
+
+        return [status(each) for each in self.voters.values()], [status(each) for each in self.observers.values()]
