@@ -18,6 +18,7 @@ from pylogd.controller.state import ControllerState
 from pylogd.metadata import feature_levels
 from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.metadata.registrations import NO_LEADER, NO_LEADER_CHANGE, RECOVERING, Partition
+from pylogd.protocol.messages.metadata_records import PartitionChangeRecord
 from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY
 
 ONLINE = "online"  # any in-sync replica; the current leader stays if it can
@@ -74,8 +75,6 @@ class PartitionChange:
         self.unclean_shutdown: Sequence[int] = ()
 
     def build(self) -> VersionedRecord | None:
-        from pylogd.protocol.messages.metadata_records import PartitionChangeRecord
-
         partition = self.partition
         elr_enabled = self.state.image.elr_enabled
         record = PartitionChangeRecord(partition_id=self.index, topic_id=self.topic_id)
@@ -86,22 +85,36 @@ class PartitionChange:
             self._collect_last_known()
         leader, unclean = self._elect()
         if leader != partition.leader:
-            if leader in self.elr:
-                self.isr = [leader]
-                self.elr.remove(leader)
-            record.leader = leader
-            if unclean:
-                record.isr = [leader]
-                if partition.leader_recovery_state != RECOVERING:
-                    record.leader_recovery_state = RECOVERING
+            self._change_leader(record, leader, unclean)
         if record.leader == NO_LEADER_CHANGE and not set(partition.replicas) <= set(self.replicas):
             record.leader = partition.leader  # a removed replica must learn that its epoch is over
+        self._change_in_sync(record)
+        if elr_enabled:
+            self._remember_leader(record, leader, unclean)
+        self._assignment(record)
+        if self.recovery_state != partition.leader_recovery_state:
+            record.leader_recovery_state = self.recovery_state
+        if not _changes_anything(record):
+            return None
+        return record, feature_levels.partition_record_version(self.state.image.metadata_version)
 
+    def _change_leader(self, record: PartitionChangeRecord, leader: int, unclean: bool) -> None:
+        if leader in self.elr:
+            self.isr = [leader]
+            self.elr.remove(leader)
+        record.leader = leader
+        if unclean:
+            record.isr = [leader]
+            if self.partition.leader_recovery_state != RECOVERING:
+                record.leader_recovery_state = RECOVERING
+
+    def _change_in_sync(self, record: PartitionChangeRecord) -> None:
+        """Who is in sync, who is eligible, and the bump of the epoch where followers rely on it."""
+        partition, elr_enabled = self.partition, self.state.image.elr_enabled
         if record.isr is not None or not elr_enabled:
             self.elr = []
         if self.elr != list(partition.elr):
             record.eligible_leader_replicas = self.elr
-
         if record.isr is None and (self.isr or elr_enabled) and self.isr != list(partition.isr):
             record.isr = self.isr
         if (
@@ -111,37 +124,18 @@ class PartitionChange:
             and not set(partition.isr) <= set(record.isr)
         ):
             record.leader = partition.leader
-        if elr_enabled:
-            if unclean:
-                self.last_known_elr = []
-            elif leader != NO_LEADER:
-                self.last_known_elr = [r for r in self.last_known_elr if r not in self.isr and r not in self.elr]
-            elif partition.leader in self.replicas and partition.leader not in self.last_known_elr:
-                self.last_known_elr.insert(0, partition.leader)
-            if self.last_known_elr != list(partition.last_known_elr):
-                record.last_known_elr = self.last_known_elr
-        self._assignment(record)
-        if self.recovery_state != partition.leader_recovery_state:
-            record.leader_recovery_state = self.recovery_state
 
-        if (
-            record.leader == NO_LEADER_CHANGE
-            and record.leader_recovery_state == -1
-            and all(
-                value is None
-                for value in (
-                    record.isr,
-                    record.eligible_leader_replicas,
-                    record.last_known_elr,
-                    record.replicas,
-                    record.removing_replicas,
-                    record.adding_replicas,
-                    record.directories,
-                )
-            )
-        ):
-            return None
-        return record, feature_levels.partition_record_version(self.state.image.metadata_version)
+    def _remember_leader(self, record: PartitionChangeRecord, leader: int, unclean: bool) -> None:
+        """Who led last, for as long as nobody does."""
+        partition = self.partition
+        if unclean:
+            self.last_known_elr = []
+        elif leader != NO_LEADER:
+            self.last_known_elr = [r for r in self.last_known_elr if r not in self.isr and r not in self.elr]
+        elif partition.leader in self.replicas and partition.leader not in self.last_known_elr:
+            self.last_known_elr.insert(0, partition.leader)
+        if self.last_known_elr != list(partition.last_known_elr):
+            record.last_known_elr = self.last_known_elr
 
     def forget(self, replica: int) -> None:
         """`replica` begins anew with an empty log. If it is the only one there is nothing better, and it may lead."""
@@ -213,19 +207,19 @@ class PartitionChange:
                     return replica, True
         return NO_LEADER, False
 
-    def _assignment(self, record: object) -> None:
+    def _assignment(self, record: PartitionChangeRecord) -> None:
         partition = self.partition
         if self.replicas:
             if feature_levels.directory_assignment_supported(self.state.image.metadata_version):
                 directories = [self._directory(replica) for replica in self.replicas]
                 if directories != list(partition.directories):
-                    record.directories = directories  # type: ignore[attr-defined]
+                    record.directories = directories
             if self.replicas != list(partition.replicas):
-                record.replicas = self.replicas  # type: ignore[attr-defined]
+                record.replicas = self.replicas
         if self.removing != list(partition.removing):
-            record.removing_replicas = self.removing  # type: ignore[attr-defined]
+            record.removing_replicas = self.removing
         if self.adding != list(partition.adding):
-            record.adding_replicas = self.adding  # type: ignore[attr-defined]
+            record.adding_replicas = self.adding
 
     def _directory(self, replica: int) -> bytes:
         known = self.directories.get(replica)
@@ -233,3 +227,18 @@ class PartitionChange:
             return known
         broker = self.state.image.brokers.get(replica)
         return UNASSIGNED_DIRECTORY if broker is None else broker.default_directory()
+
+
+def _changes_anything(record: PartitionChangeRecord) -> bool:
+    if record.leader != NO_LEADER_CHANGE or record.leader_recovery_state != -1:
+        return True
+    lists = (
+        record.isr,
+        record.eligible_leader_replicas,
+        record.last_known_elr,
+        record.replicas,
+        record.removing_replicas,
+        record.adding_replicas,
+        record.directories,
+    )
+    return any(value is not None for value in lists)
