@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import filterfalse
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.decide import elections
 from pylogd.controller.heartbeats import BrokerState
@@ -15,6 +15,12 @@ from pylogd.metadata.registrations import NO_LEADER, Broker, is_online_directory
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import RESERVED_COUNT
 
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.broker_heartbeat import BrokerHeartbeatRequest
+    from pylogd.protocol.messages.broker_registration import BrokerRegistrationRequest
+    from pylogd.protocol.messages.controller_registration import ControllerRegistrationRequest
+    from pylogd.protocol.messages.unregister_broker import UnregisterBrokerRequest
+
 
 def _change(broker_id: int, epoch: int, version: int, **fields: Any) -> VersionedRecord:
     from pylogd.protocol.messages.metadata_records import BrokerRegistrationChangeRecord
@@ -22,7 +28,7 @@ def _change(broker_id: int, epoch: int, version: int, **fields: Any) -> Versione
     return BrokerRegistrationChangeRecord(broker_id=broker_id, broker_epoch=epoch, **fields), version
 
 
-def _check_directories(state: ControllerState, request: Any) -> None:
+def _check_directories(state: ControllerState, request: BrokerRegistrationRequest) -> None:
     directories = [bytes(directory) for directory in request.log_dirs]
     if not directories:
         raise KafkaError(ErrorCode.INVALID_REGISTRATION, "No directories specified in request")
@@ -70,23 +76,18 @@ def shutdown_records(
     return records
 
 
-def register_broker(state: ControllerState, request: Any, version: int, now_ms: int) -> Decision:
-    """BrokerRegistration. The new epoch is the offset at which the registration lands, so it only grows."""
-    from pylogd.protocol.messages import metadata_records as m
-    from pylogd.protocol.messages.broker_registration import BrokerRegistrationResponse
-
+def _check_process(state: ControllerState, request: BrokerRegistrationRequest, now_ms: int) -> None:
+    """Raises unless a broker of this cluster asks, and no other process is known to be alive under its id."""
     if request.cluster_id != state.settings.cluster_id:
         raise KafkaError(
             ErrorCode.INCONSISTENT_CLUSTER_ID,
             f"Expected cluster ID {state.settings.cluster_id}, but got cluster ID {request.cluster_id}",
         )
-    broker_id = request.broker_id
-    incarnation = bytes(request.incarnation_id)
-    existing = state.image.brokers.get(broker_id)
+    existing = state.image.brokers.get(request.broker_id)
     if (
         existing is not None
-        and existing.incarnation_id != incarnation
-        and state.heartbeats.has_session(broker_id, existing.epoch, now_ms)
+        and existing.incarnation_id != bytes(request.incarnation_id)
+        and state.heartbeats.has_session(request.broker_id, existing.epoch, now_ms)
     ):
         raise KafkaError(
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
@@ -95,11 +96,10 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
         )
     if request.is_migrating_zk_broker:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, "Controller does not support registering ZK brokers.")
-    level = state.image.metadata_version
-    with_directories = feature_levels.directory_assignment_supported(level)
-    if with_directories:
-        _check_directories(state, request)
-    offered = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+
+
+def _check_features(state: ControllerState, offered: Mapping[str, tuple[int, int]]) -> None:
+    """Raises unless the broker can run at every level that is finalized."""
     finalized = state.finalized_features()
     for name, supported in offered.items():
         _check_feature(name, finalized.get(name, 0), supported)
@@ -111,6 +111,22 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
         if value != 0 and name not in offered:
             _check_feature(name, value, (0, 0))
 
+
+def register_broker(state: ControllerState, request: BrokerRegistrationRequest, version: int, now_ms: int) -> Decision:
+    """BrokerRegistration. The new epoch is the offset at which the registration lands, so it only grows."""
+    from pylogd.protocol.messages import metadata_records as m
+    from pylogd.protocol.messages.broker_registration import BrokerRegistrationResponse
+
+    _check_process(state, request, now_ms)
+    level = state.image.metadata_version
+    with_directories = feature_levels.directory_assignment_supported(level)
+    if with_directories:
+        _check_directories(state, request)
+    offered = {f.name: (f.min_supported_version, f.max_supported_version) for f in request.features}
+    _check_features(state, offered)
+
+    broker_id = request.broker_id
+    incarnation = bytes(request.incarnation_id)
     record = m.RegisterBrokerRecord(
         broker_id=broker_id,
         incarnation_id=incarnation,
@@ -127,6 +143,7 @@ def register_broker(state: ControllerState, request: Any, version: int, now_ms: 
     if with_directories:
         record.log_dirs = [bytes(directory) for directory in request.log_dirs]
     records: list[VersionedRecord] = []
+    existing = state.image.brokers.get(broker_id)
     if existing is None or existing.incarnation_id != incarnation:
         # Brokers before version 3 of the request cannot say how they stopped.
         clean = version >= 3 and existing is not None and existing.epoch == request.previous_broker_epoch
@@ -163,7 +180,9 @@ def _controlled_shutdown_records(state: ControllerState, broker: Broker) -> list
     return records
 
 
-def _directory_records(state: ControllerState, broker: Broker, request: Any, fenced: bool) -> list[VersionedRecord]:
+def _directory_records(
+    state: ControllerState, broker: Broker, request: BrokerHeartbeatRequest, fenced: bool
+) -> list[VersionedRecord]:
     """Directories that failed, and directories that take no new partitions. `fenced`: what the broker is afterwards."""
     records: list[VersionedRecord] = []
     level = state.image.metadata_version
@@ -184,7 +203,7 @@ def _directory_records(state: ControllerState, broker: Broker, request: Any, fen
     return records
 
 
-def _next_state(state: ControllerState, broker: Broker, request: Any) -> BrokerState:
+def _next_state(state: ControllerState, broker: Broker, request: BrokerHeartbeatRequest) -> BrokerState:
     current = state.heartbeats.state(broker.id)
     if current is BrokerState.FENCED:
         if request.want_shut_down:
@@ -203,7 +222,7 @@ def _next_state(state: ControllerState, broker: Broker, request: Any) -> BrokerS
     return BrokerState.SHUTDOWN_NOW
 
 
-def heartbeat(state: ControllerState, request: Any) -> tuple[Decision, bool]:
+def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest) -> tuple[Decision, bool]:
     """BrokerHeartbeat: the decision, and whether the broker is in controlled shutdown now, in which case it may stop
     once the other brokers have replayed what this decision writes."""
     from pylogd.protocol.messages.broker_heartbeat import BrokerHeartbeatResponse
@@ -238,7 +257,7 @@ def fence_broker(state: ControllerState, broker_id: int, epoch: int) -> Decision
     return Decision(fence_records(state, broker), None, atomic=False)
 
 
-def unregister_broker(state: ControllerState, request: Any) -> Decision:
+def unregister_broker(state: ControllerState, request: UnregisterBrokerRequest) -> Decision:
     from pylogd.protocol.messages.metadata_records import UnregisterBrokerRecord
     from pylogd.protocol.messages.unregister_broker import UnregisterBrokerResponse
 
@@ -255,7 +274,7 @@ def unregister_broker(state: ControllerState, request: Any) -> Decision:
     return Decision(records, UnregisterBrokerResponse(error_message=None), atomic=False)
 
 
-def register_controller(state: ControllerState, request: Any) -> Decision:
+def register_controller(state: ControllerState, request: ControllerRegistrationRequest) -> Decision:
     from pylogd.protocol.messages import metadata_records as m
     from pylogd.protocol.messages.controller_registration import ControllerRegistrationResponse
 

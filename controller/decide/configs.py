@@ -6,8 +6,8 @@ the rules that tie configs to features (min.insync.replicas while eligible leade
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from pylogd.controller.state import ControllerState, Decision, client_message
 from pylogd.metadata import feature_levels
@@ -21,6 +21,10 @@ from pylogd.metadata.image import (
 )
 from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.alter_configs import AlterConfigsRequest
+    from pylogd.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
 SET = 0
 DELETE = 1
@@ -197,10 +201,18 @@ def replace(
     return records + _clear_elr(state, records)
 
 
-def _resources(request: Any) -> tuple[list[Any], dict[Resource, tuple[ErrorCode, str]]]:
-    """The resources to change, and those of the request that are not: of unknown type, or named twice."""
+class _Named(Protocol):
+    resource_type: int
+    resource_name: str
+
+
+R = TypeVar("R", bound=_Named)
+
+
+def _resources(resources: Sequence[R]) -> tuple[list[R], dict[Resource, tuple[ErrorCode, str]]]:
+    """The resources to change, and those of a request that are not: of unknown type, or named twice."""
     counts: dict[Resource, int] = {}
-    for resource in request.resources:
+    for resource in resources:
         key = (resource.resource_type, resource.resource_name)
         counts[key] = counts.get(key, 0) + 1
     refused: dict[Resource, tuple[ErrorCode, str]] = {}
@@ -211,15 +223,17 @@ def _resources(request: Any) -> tuple[list[Any], dict[Resource, tuple[ErrorCode,
             refused[key] = (ErrorCode.INVALID_REQUEST, "Duplicate resource.")
         elif key[0] == BROKER_LOGGER_RESOURCE:
             refused[key] = (ErrorCode.INVALID_REQUEST, "Unexpected resource type BROKER_LOGGER.")
-    chosen = [r for r in request.resources if (r.resource_type, r.resource_name) not in refused]
+    chosen = [r for r in resources if (r.resource_type, r.resource_name) not in refused]
     return chosen, refused
 
 
-def incremental_alter_configs(state: ControllerState, request: Any, forwarded: bool = True) -> Decision:
+def incremental_alter_configs(
+    state: ControllerState, request: IncrementalAlterConfigsRequest, forwarded: bool = True
+) -> Decision:
     """IncrementalAlterConfigs: every resource on its own, all accepted changes in one batch."""
     from pylogd.protocol.messages import incremental_alter_configs as m
 
-    chosen, refused = _resources(request)
+    chosen, refused = _resources(request.resources)
     records: list[VersionedRecord] = []
     results: list[tuple[Resource, ErrorCode, str | None]] = [(key, *refusal) for key, refusal in refused.items()]
     for resource in chosen:
@@ -247,11 +261,11 @@ def incremental_alter_configs(state: ControllerState, request: Any, forwarded: b
     return Decision([] if request.validate_only else records, response)
 
 
-def alter_configs(state: ControllerState, request: Any, forwarded: bool = True) -> Decision:
+def alter_configs(state: ControllerState, request: AlterConfigsRequest, forwarded: bool = True) -> Decision:
     """The legacy AlterConfigs: what is not named is removed."""
     from pylogd.protocol.messages import alter_configs as m
 
-    chosen, refused = _resources(request)
+    chosen, refused = _resources(request.resources)
     records: list[VersionedRecord] = []
     results: list[tuple[Resource, ErrorCode, str | None]] = [(key, *refusal) for key, refusal in refused.items()]
     for resource in chosen:

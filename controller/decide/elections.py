@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from pylogd.controller.decide.partition_change import PREFERRED, UNCLEAN, PartitionChange
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.metadata.registrations import NO_LEADER, Partition, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.elect_leaders import ElectLeadersRequest
 
 PREFERRED_ELECTION = 0
 UNCLEAN_ELECTION = 1
@@ -86,7 +89,7 @@ def _elect(state: ControllerState, topic_name: str, index: int, kind: int) -> Ve
     return record
 
 
-def elect_leaders(state: ControllerState, request: Any, version: int) -> Decision:
+def elect_leaders(state: ControllerState, request: ElectLeadersRequest, version: int) -> Decision:
     """Version 0 knows only preferred elections. No list of partitions means all of them; those already as wished are
     then left out of the answer."""
     from pylogd.protocol.messages import elect_leaders as m
@@ -95,11 +98,11 @@ def elect_leaders(state: ControllerState, request: Any, version: int) -> Decisio
     if kind not in (PREFERRED_ELECTION, UNCLEAN_ELECTION) and request.topic_partitions != []:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Unknown election type {kind}")
     everything = request.topic_partitions is None
-    wanted = (
-        [(topic.name, range(len(topic.partitions))) for topic in state.image.topics.values()]
-        if everything
-        else [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    )
+    wanted: list[tuple[str, Sequence[int]]]
+    if request.topic_partitions is None:
+        wanted = [(topic.name, range(len(topic.partitions))) for topic in state.image.topics.values()]
+    else:
+        wanted = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
     records: list[VersionedRecord] = []
     results = []
     for name, indexes in wanted:

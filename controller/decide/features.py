@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.controller.decide.configs import elr_safety_records
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.metadata import feature_levels
 from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.update_features import UpdateFeaturesRequest
 
 UPGRADE = 1
 SAFE_DOWNGRADE = 2
@@ -127,7 +130,7 @@ def _update(
     return [(FeatureLevelRecord(name=feature, feature_level=level), 0)]
 
 
-def update_features(state: ControllerState, request: Any, version: int) -> Decision:
+def update_features(state: ControllerState, request: UpdateFeaturesRequest, version: int) -> Decision:
     """Versions 0 and 1 answer per feature, version 2 only as a whole."""
     from pylogd.protocol.messages import update_features as m
 

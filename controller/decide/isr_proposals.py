@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.controller.decide.partition_change import PartitionChange
 from pylogd.controller.state import ControllerState, Decision
@@ -10,8 +10,11 @@ from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.metadata.registrations import NO_LEADER_CHANGE, RECOVERED, RECOVERING, Partition, merge_partition
 from pylogd.protocol.errors import ErrorCode
 
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.alter_partition import AlterPartitionRequest, RequestPartitionData
 
-def _proposed(data: Any, version: int) -> list[tuple[int, int]]:
+
+def _proposed(data: RequestPartitionData, version: int) -> list[tuple[int, int]]:
     """(broker id, broker epoch) of the wished ISR; before version 3 without epochs, which -1 leaves unchecked."""
     if version >= 3:
         return [(member.broker_id, member.broker_epoch) for member in data.new_isr_with_epochs]
@@ -24,7 +27,11 @@ def _eligible(state: ControllerState, broker_id: int, epoch: int) -> bool:
 
 
 def _check(
-    state: ControllerState, broker_id: int, partition: Partition | None, data: Any, isr: list[tuple[int, int]]
+    state: ControllerState,
+    broker_id: int,
+    partition: Partition | None,
+    data: RequestPartitionData,
+    isr: list[tuple[int, int]],
 ) -> ErrorCode:
     if partition is None:
         return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -49,7 +56,7 @@ def _check(
     return ErrorCode.NONE
 
 
-def alter_partition(state: ControllerState, request: Any, version: int) -> Decision:
+def alter_partition(state: ControllerState, request: AlterPartitionRequest, version: int) -> Decision:
     from pylogd.protocol.messages import alter_partition as m
 
     state.check_broker_epoch(request.broker_id, request.broker_epoch)

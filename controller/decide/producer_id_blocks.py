@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.allocate_producer_ids import AllocateProducerIdsRequest
 
 BLOCK_SIZE = 1000
 _INT64_MAX = (1 << 63) - 1
 
 
-def allocate_producer_ids(state: ControllerState, request: Any) -> Decision:
+def allocate_producer_ids(state: ControllerState, request: AllocateProducerIdsRequest) -> Decision:
     from pylogd.protocol.messages import allocate_producer_ids as m
     from pylogd.protocol.messages.metadata_records import ProducerIdsRecord
 

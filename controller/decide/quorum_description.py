@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.controller.state import ControllerState, Decision
 from pylogd.metadata.operations import CLUSTER_OPERATIONS
@@ -13,12 +13,14 @@ from pylogd.protocol.uuids import ZERO
 if TYPE_CHECKING:
     from pylogd.controller.quorum_view import QuorumView
     from pylogd.controller.raft.leader import ReplicaStatus
+    from pylogd.protocol.messages.describe_cluster import DescribeClusterRequest
+    from pylogd.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse
 
 BROKER_ENDPOINTS = 1
 CONTROLLER_ENDPOINTS = 2
 
 
-def describe_quorum(quorum: QuorumView, request: Any, version: int) -> Decision:
+def describe_quorum(quorum: QuorumView, request: DescribeQuorumRequest, version: int) -> Decision:
     """Only the metadata partition has a quorum; for anything else, or more than it, the whole request is refused."""
     from pylogd.protocol.messages import describe_quorum as m
 
@@ -64,7 +66,7 @@ def describe_quorum(quorum: QuorumView, request: Any, version: int) -> Decision:
     return Decision([], m.DescribeQuorumResponse(error_message=None, topics=[topic], nodes=nodes))
 
 
-def _unknown(request: Any) -> Any:
+def _unknown(request: DescribeQuorumRequest) -> DescribeQuorumResponse:
     from pylogd.protocol.messages import describe_quorum as m
 
     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -85,7 +87,9 @@ def _unknown(request: Any) -> Any:
     )
 
 
-def describe_cluster(quorum: QuorumView, state: ControllerState, request: Any, version: int, listener: str) -> Decision:
+def describe_cluster(
+    quorum: QuorumView, state: ControllerState, request: DescribeClusterRequest, version: int, listener: str
+) -> Decision:
     """The registered controllers, as seen on the listener that was asked."""
     from pylogd.protocol.messages import describe_cluster as m
 

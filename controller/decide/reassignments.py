@@ -6,8 +6,8 @@ A move goes through a state in which the partition has the old and the new repli
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from pylogd.controller.decide.partition_change import PartitionChange
 from pylogd.controller.decide.topics import check_assignment
@@ -15,6 +15,10 @@ from pylogd.controller.state import ControllerState, Decision, client_message
 from pylogd.metadata.record_batches import VersionedRecord
 from pylogd.metadata.registrations import Partition, Topic
 from pylogd.protocol.errors import ErrorCode, KafkaError
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.alter_partition_reassignments import AlterPartitionReassignmentsRequest
+    from pylogd.protocol.messages.list_partition_reassignments import ListPartitionReassignmentsRequest
 
 
 def _cancel(state: ControllerState, topic: Topic, index: int, partition: Partition) -> VersionedRecord | None:
@@ -62,7 +66,9 @@ def _move(
     return change.build()
 
 
-def alter_partition_reassignments(state: ControllerState, request: Any, version: int) -> Decision:
+def alter_partition_reassignments(
+    state: ControllerState, request: AlterPartitionReassignmentsRequest, version: int
+) -> Decision:
     from pylogd.protocol.messages import alter_partition_reassignments as m
 
     allow = request.allow_replication_factor_change if version >= 1 else True
@@ -100,10 +106,10 @@ def alter_partition_reassignments(state: ControllerState, request: Any, version:
     return Decision(records, response)
 
 
-def list_partition_reassignments(state: ControllerState, request: Any) -> Decision:
+def list_partition_reassignments(state: ControllerState, request: ListPartitionReassignmentsRequest) -> Decision:
     from pylogd.protocol.messages import list_partition_reassignments as m
 
-    def ongoing(topic: Topic, indexes: Iterable[int]) -> list[Any]:
+    def ongoing(topic: Topic, indexes: Iterable[int]) -> list[m.OngoingPartitionReassignment]:
         found = []
         for index in indexes:
             partition = topic.partition(index)
@@ -119,6 +125,7 @@ def list_partition_reassignments(state: ControllerState, request: Any) -> Decisi
         return found
 
     topics = []
+    wanted: list[tuple[Topic, Sequence[int]]]
     if request.topics is None:
         wanted = [(topic, range(len(topic.partitions))) for topic in state.image.topics.values()]
     else:

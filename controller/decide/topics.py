@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from pylogd.controller.decide import configs
 from pylogd.controller.decide.placement import place
@@ -15,6 +16,11 @@ from pylogd.metadata.snapshot import partition_record
 from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC, invalid_name_reason
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.protocol.uuids import UNASSIGNED_DIRECTORY, ZERO
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
+    from pylogd.protocol.messages.create_topics import CreatableTopic, CreatableTopicResult, CreateTopicsRequest
+    from pylogd.protocol.messages.delete_topics import DeletableTopicResult, DeleteTopicsRequest
 
 PARTITIONS_PER_REQUEST_MAX = 10_000
 
@@ -87,7 +93,7 @@ def _placed_partitions(state: ControllerState, count: int, replication_factor: i
     return partitions
 
 
-def _assigned_partitions(state: ControllerState, topic: Any) -> list[Partition]:
+def _assigned_partitions(state: ControllerState, topic: CreatableTopic) -> list[Partition]:
     if topic.replication_factor != -1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -116,7 +122,7 @@ def _assigned_partitions(state: ControllerState, topic: Any) -> list[Partition]:
     return [found[index] for index in range(len(found))]
 
 
-def _partitions(state: ControllerState, topic: Any) -> list[Partition]:
+def _partitions(state: ControllerState, topic: CreatableTopic) -> list[Partition]:
     if topic.assignments:
         return _assigned_partitions(state, topic)
     if topic.replication_factor < -1 or topic.replication_factor == 0:
@@ -134,17 +140,17 @@ def _partitions(state: ControllerState, topic: Any) -> list[Partition]:
         raise KafkaError(error.code, f"Unable to replicate the partition {replicas} time(s): {error.message}") from None
 
 
-def _create_topic(state: ControllerState, topic: Any, version: int) -> tuple[list[VersionedRecord], Any]:
+def _create_topic(
+    state: ControllerState, topic: CreatableTopic, version: int
+) -> tuple[list[VersionedRecord], CreatableTopicResult]:
     from pylogd.protocol.messages import create_topics as m
     from pylogd.protocol.messages.metadata_records import TopicRecord
 
     check_name(state, topic.name)
-    values: dict[str, str] = {}
     missing = [config.name for config in topic.configs if config.value is None]
     if missing:
         raise KafkaError(ErrorCode.INVALID_CONFIG, "Null value not supported for topic configs: " + ",".join(missing))
-    for config in topic.configs:
-        values[config.name] = config.value
+    values = {config.name: config.value for config in topic.configs if config.value is not None}
     config_records: list[VersionedRecord] = []
     if values:
         operations = {name: (configs.SET, value) for name, value in values.items()}
@@ -174,7 +180,7 @@ def _create_topic(state: ControllerState, topic: Any, version: int) -> tuple[lis
     return records, result
 
 
-def create_topics(state: ControllerState, request: Any, version: int) -> Decision:
+def create_topics(state: ControllerState, request: CreateTopicsRequest, version: int) -> Decision:
     """Every topic stands alone: one that is refused does not keep the others from being created."""
     from pylogd.protocol.messages import create_topics as m
 
@@ -219,7 +225,35 @@ def create_topics(state: ControllerState, request: Any, version: int) -> Decisio
     return Decision([] if request.validate_only else records, m.CreateTopicsResponse(topics=results))
 
 
-def delete_topics(state: ControllerState, request: Any, version: int) -> Decision:
+def _result(name: str | None, topic_id: bytes, code: ErrorCode, message: str | None = None) -> DeletableTopicResult:
+    from pylogd.protocol.messages.delete_topics import DeletableTopicResult
+
+    return DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message)
+
+
+def _asked_for(request: DeleteTopicsRequest) -> tuple[Counter[str], Counter[bytes], list[DeletableTopicResult]]:
+    """Names, ids, and the answers to what names no topic, or one in two ways, or twice."""
+    names: Counter[str] = Counter(request.topic_names or ())
+    ids: Counter[bytes] = Counter()
+    refused = []
+    invalid = ErrorCode.INVALID_REQUEST
+    for topic in request.topics or ():
+        topic_id = bytes(topic.topic_id)
+        if topic.name is None and topic_id == ZERO:
+            refused.append(_result(None, ZERO, invalid, "Neither topic name nor id were specified."))
+        elif topic.name is None:
+            ids[topic_id] += 1
+        elif topic_id == ZERO:
+            names[topic.name] += 1
+        else:
+            text = "You may not specify both topic name and topic id."
+            refused.append(_result(topic.name, topic_id, invalid, text))
+    refused += [_result(name, ZERO, invalid, "Duplicate topic name.") for name, count in names.items() if count > 1]
+    refused += [_result(None, id_, invalid, "Duplicate topic id.") for id_, count in ids.items() if count > 1]
+    return names, ids, refused
+
+
+def delete_topics(state: ControllerState, request: DeleteTopicsRequest, version: int) -> Decision:
     """Topics by name (to version 5) or by name or id (from 6); each is deleted or refused on its own."""
     from pylogd.protocol.messages import delete_topics as m
     from pylogd.protocol.messages.metadata_records import RemoveTopicRecord
@@ -229,65 +263,38 @@ def delete_topics(state: ControllerState, request: Any, version: int) -> Decisio
             raise KafkaError(ErrorCode.INVALID_REQUEST, "This version does not support topic deletion.")
         raise KafkaError(ErrorCode.TOPIC_DELETION_DISABLED)
 
-    responses: list[Any] = []
-
-    def answer(name: str | None, topic_id: bytes, code: ErrorCode, message: str | None) -> None:
-        responses.append(m.DeletableTopicResult(name=name, topic_id=topic_id, error_code=code, error_message=message))
-
-    names: dict[str, int] = {}
-    ids: dict[bytes, int] = {}
-    for name in request.topic_names or ():
-        names[name] = names.get(name, 0) + 1
-    for topic in request.topics or ():
-        topic_id = bytes(topic.topic_id)
-        if topic.name is None and topic_id == ZERO:
-            answer(None, ZERO, ErrorCode.INVALID_REQUEST, "Neither topic name nor id were specified.")
-        elif topic.name is None:
-            ids[topic_id] = ids.get(topic_id, 0) + 1
-        elif topic_id == ZERO:
-            names[topic.name] = names.get(topic.name, 0) + 1
-        else:
-            answer(topic.name, topic_id, ErrorCode.INVALID_REQUEST, "You may not specify both topic name and topic id.")
-    for name, count in names.items():
-        if count > 1:
-            answer(name, ZERO, ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
-    for topic_id, count in ids.items():
-        if count > 1:
-            answer(None, topic_id, ErrorCode.INVALID_REQUEST, "Duplicate topic id.")
-
+    names, ids, results = _asked_for(request)
     chosen: dict[bytes, str] = {}
     for topic_id, count in ids.items():
-        if count == 1:
-            found = state.image.topics_by_id.get(topic_id)
-            if found is None:
-                answer(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID, ErrorCode.UNKNOWN_TOPIC_ID.message)
-            else:
-                chosen[topic_id] = found.name
+        if count > 1:
+            continue
+        found = state.image.topics_by_id.get(topic_id)
+        if found is None:
+            code = ErrorCode.UNKNOWN_TOPIC_ID
+            results.append(_result(None, topic_id, code, code.message))
+        else:
+            chosen[topic_id] = found.name
     for name, count in names.items():
         if count > 1:
             continue
         found = state.image.topics.get(name)
         if found is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            answer(name, ZERO, code, code.message)
-        elif found.id in chosen or ids.get(found.id, 0) > 1:
+            results.append(_result(name, ZERO, code, code.message))
+        elif found.id in chosen or ids[found.id] > 1:
             chosen.pop(found.id, None)
-            answer(
-                name,
-                found.id,
-                ErrorCode.INVALID_REQUEST,
-                "The provided topic name maps to an ID that was already supplied.",
-            )
+            text = "The provided topic name maps to an ID that was already supplied."
+            results.append(_result(name, found.id, ErrorCode.INVALID_REQUEST, text))
         else:
             chosen[found.id] = name
     records: list[VersionedRecord] = []
     for topic_id, name in chosen.items():
         records.append((RemoveTopicRecord(topic_id=topic_id), 0))
-        answer(name, topic_id, ErrorCode.NONE, None)
-    return Decision(records, m.DeleteTopicsResponse(responses=responses))
+        results.append(_result(name, topic_id, ErrorCode.NONE))
+    return Decision(records, m.DeleteTopicsResponse(responses=results))
 
 
-def _grow(state: ControllerState, topic: Any) -> list[VersionedRecord]:
+def _grow(state: ControllerState, topic: CreatePartitionsTopic) -> list[VersionedRecord]:
     found = state.image.topics.get(topic.name)
     if found is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -326,7 +333,7 @@ def _grow(state: ControllerState, topic: Any) -> list[VersionedRecord]:
     return [partition_record(found.id, current + i, partition, level, elr) for i, partition in enumerate(partitions)]
 
 
-def create_partitions(state: ControllerState, request: Any) -> Decision:
+def create_partitions(state: ControllerState, request: CreatePartitionsRequest) -> Decision:
     """Grows topics to a number of partitions."""
     from pylogd.protocol.messages import create_partitions as m
 
