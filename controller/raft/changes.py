@@ -7,37 +7,46 @@ its own epoch first, for the same reason.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pylogd.controller.raft import raft_messages
+from pylogd.controller.raft import metadata_partition, raft_messages
 from pylogd.controller.raft.connections import NEVER_MS
 from pylogd.controller.raft.leader import Leader, PendingChange
 from pylogd.controller.raft.voters import Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.metadata.record_batches import control_batch
 from pylogd.protocol.control import ControlType
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.schema import Message
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.replica import Inbound, Replica
+    from pylogd.controller.raft.inbound import Inbound
+    from pylogd.controller.raft.leader import VoterChange
+    from pylogd.controller.raft.replica import Replica
+    from pylogd.protocol.messages.add_raft_voter import AddRaftVoterRequest
+    from pylogd.protocol.messages.api_versions import ApiVersionsResponse
+    from pylogd.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+    from pylogd.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
 
 KRAFT_VERSION = "kraft.version"
+#: The kind of a control record, the record, and its version.
+ControlRecord = tuple[ControlType, Message, int]
 
 
-def _write(node: Replica, records: list[tuple[ControlType, Any, int]], now_ms: int) -> int:
+def _write(node: Replica, records: list[ControlRecord], now_ms: int) -> int:
     """Appends control records; returns the offset of the last."""
     timestamp_ms = node.wall_ms(now_ms)
     node.write(control_batch(records, base_offset=node.log.end_offset, epoch=node.epoch, timestamp_ms=timestamp_ms))
     return node.log.end_offset - 1
 
 
-def _version_record(version: int) -> tuple[ControlType, Any, int]:
+def _version_record(version: int) -> ControlRecord:
     from pylogd.protocol.messages import control_records as c
 
     return ControlType.KRAFT_VERSION, c.KRaftVersionRecord(version=0, kraft_version=version), 0
 
 
-def _voters_record(voters: VoterSet) -> tuple[ControlType, Any, int]:
+def _voters_record(voters: VoterSet) -> ControlRecord:
     return ControlType.KRAFT_VOTERS, voters.to_record(), 0
 
 
@@ -54,7 +63,7 @@ def open_epoch(node: Replica, leader: Leader, now_ms: int) -> None:
         voters=[c.LeaderChangeVoter(voter_id=id_) for id_ in voters.ids],
         granting_voters=[c.LeaderChangeVoter(voter_id=id_) for id_ in leader.granting],
     )
-    records: list[tuple[ControlType, Any, int]] = [(ControlType.LEADER_CHANGE, message, 0)]
+    records: list[ControlRecord] = [(ControlType.LEADER_CHANGE, message, 0)]
     if membership.kraft_version >= 1:
         if membership.voters_offset == -1 or voters.needs_update(leader.local):
             records.append(_version_record(membership.kraft_version))
@@ -99,7 +108,7 @@ def _finish(node: Replica, leader: Leader, error: ErrorCode, message: str | None
     """Answers the pending change, unless that was done when it was appended."""
     pending, leader.pending = leader.pending, None
     if pending is not None and not pending.answered:
-        node.reply(pending.token[0], raft_messages.change_response(pending.token[1], error, message))
+        node.reply(pending.inbound.token, raft_messages.change_response(pending.inbound.request, error, message))
 
 
 def committed(node: Replica, leader: Leader) -> None:
@@ -134,7 +143,7 @@ def abandon(node: Replica, leader: Leader) -> None:
 # -- requests
 
 
-def _leader_for(node: Replica, inbound: Inbound) -> Leader | None:
+def _leader_for(node: Replica, inbound: VoterChange) -> Leader | None:
     """Us as the leader; otherwise the request is refused."""
     error = node.leader_error(node.epoch)
     if error is None and isinstance(node.role, Leader):
@@ -143,14 +152,14 @@ def _leader_for(node: Replica, inbound: Inbound) -> Leader | None:
     return None
 
 
-def add_voter(node: Replica, inbound: Inbound, now_ms: int) -> None:
+def add_voter(node: Replica, inbound: Inbound[AddRaftVoterRequest], now_ms: int) -> None:
     """The new voter is asked for its versions, and must have caught up, before it counts."""
     request = inbound.request
     leader = _leader_for(node, inbound)
     if leader is None:
         return
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-    endpoints = raft_messages.endpoints_of(request.listeners)
+    endpoints = metadata_partition.endpoints_of(request.listeners)
     address = endpoints.get(node.settings.listener)
     refused: tuple[ErrorCode, str] | None
     if key.id < 0 or key.directory_id == ZERO:
@@ -183,11 +192,10 @@ def add_voter(node: Replica, inbound: Inbound, now_ms: int) -> None:
         ApiVersionsRequest(client_software_name="pylogd", client_software_version="raft"),
         now_ms,
     )
-    token = (inbound.token, request)
-    leader.pending = PendingChange(token, deadline_ms, VoterNode(key, endpoints), None, at_commit)
+    leader.pending = PendingChange(inbound, deadline_ms, VoterNode(key, endpoints), None, at_commit)
 
 
-def versions_learned(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
+def versions_learned(node: Replica, source_id: int, response: ApiVersionsResponse, now_ms: int) -> bool:
     """The voter to be added has answered."""
     leader = node.role
     if not isinstance(leader, Leader):
@@ -226,7 +234,7 @@ def versions_learned(node: Replica, source_id: int, response: Any, now_ms: int) 
     if not pending.answer_at_commit:
         # The replica that asks for itself must go on fetching for the commit to happen.
         pending.answered = True
-        node.reply(pending.token[0], raft_messages.change_response(pending.token[1], ErrorCode.NONE))
+        node.reply(pending.inbound.token, raft_messages.change_response(pending.inbound.request, ErrorCode.NONE))
     return True
 
 
@@ -240,7 +248,7 @@ def peer_failed(node: Replica, node_id: int) -> None:
             _finish(node, leader, ErrorCode.REQUEST_TIMED_OUT, message)
 
 
-def remove_voter(node: Replica, inbound: Inbound, now_ms: int) -> None:
+def remove_voter(node: Replica, inbound: Inbound[RemoveRaftVoterRequest], now_ms: int) -> None:
     request = inbound.request
     leader = _leader_for(node, inbound)
     if leader is None:
@@ -263,10 +271,10 @@ def remove_voter(node: Replica, inbound: Inbound, now_ms: int) -> None:
         node.reply(inbound.token, raft_messages.change_response(request, error, message))
         return
     offset = _write(node, [_voters_record(voters)], now_ms)
-    leader.pending = PendingChange((inbound.token, request), now_ms + node.timeouts.request_ms, None, offset)
+    leader.pending = PendingChange(inbound, now_ms + node.timeouts.request_ms, None, offset)
 
 
-def update_voter(node: Replica, inbound: Inbound, now_ms: int) -> Any:
+def update_voter(node: Replica, inbound: Inbound[UpdateRaftVoterRequest], now_ms: int) -> UpdateRaftVoterResponse:
     """A voter's own description of itself: a record with kraft.version 1, before that only remembered."""
     request = inbound.request
     refused = node.leader_error(request.current_leader_epoch)
@@ -277,9 +285,9 @@ def update_voter(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     return raft_messages.update_voter_response(node.leader_info, inbound.listener, error)
 
 
-def _update(node: Replica, leader: Leader, request: Any, now_ms: int) -> ErrorCode | None:
+def _update(node: Replica, leader: Leader, request: UpdateRaftVoterRequest, now_ms: int) -> ErrorCode | None:
     key = ReplicaKey(request.voter_id, bytes(request.voter_directory_id))
-    endpoints = raft_messages.endpoints_of(request.listeners)
+    endpoints = metadata_partition.endpoints_of(request.listeners)
     low, high = request.kraft_version_feature.min_supported_version, request.kraft_version_feature.max_supported_version
     if key.id < 0 or key.directory_id == ZERO or node.settings.listener not in endpoints or not 0 <= low <= high:
         return ErrorCode.INVALID_REQUEST

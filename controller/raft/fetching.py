@@ -7,7 +7,7 @@ not flushed.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.controller.raft import raft_messages
 from pylogd.controller.raft.connections import NEVER_MS
@@ -18,7 +18,10 @@ from pylogd.controller.raft.voters import Node, ReplicaKey
 from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.replica import Inbound, Replica
+    from pylogd.controller.raft.inbound import Inbound
+    from pylogd.controller.raft.replica import Replica
+    from pylogd.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse
+    from pylogd.protocol.schema import Message
 
 
 #: Most bytes of records in one answer, whatever is asked for; a larger batch goes alone.
@@ -65,6 +68,7 @@ def _poll_observer(node: Replica, role: Follower, now_ms: int) -> int:
     if now_ms < role.join_at_ms:
         return min(_fetch_from_best(node, role, now_ms), role.join_at_ms)
     former = node.voters.get(node.local.id)
+    request: Message
     if former is not None:
         # This id votes with a directory that is gone: it has to leave before we can come in.
         request = raft_messages.remove_voter_request(settings.cluster_id, former.key)
@@ -74,7 +78,7 @@ def _poll_observer(node: Replica, role: Follower, now_ms: int) -> int:
     return _send_to_leader(node, role, request, now_ms, role.asked_to_join)
 
 
-def _send_to_leader(node: Replica, role: Follower, request: Any, now_ms: int, sent: Callable[[int], None]) -> int:
+def _send_to_leader(node: Replica, role: Follower, request: Message, now_ms: int, sent: Callable[[int], None]) -> int:
     leader = role.leader_node(node.settings.listener)
     ready = leader is not None and node.connections.ready(leader.id, now_ms)
     deadline_ms = node.send(leader, request, now_ms)
@@ -111,6 +115,7 @@ def _fetch(node: Replica, server: Node, now_ms: int) -> int:
     if not node.durable:
         return NEVER_MS  # the end of the flush is an event
     role, settings = node.role, node.settings
+    request: Message
     if isinstance(role, Follower) and role.snapshot is not None and server.id == role.leader_id:
         limit = settings.fetch_snapshot_bytes_max
         request = raft_messages.fetch_snapshot_request(
@@ -138,11 +143,11 @@ class WaitingFetches:
     __slots__ = ("_waiting", "dirty")
 
     def __init__(self) -> None:
-        self._waiting: list[tuple[int, Inbound, Any]] = []
+        self._waiting: list[tuple[int, Inbound[FetchRequest], FetchPartition]] = []
         #: something was appended or committed since they were looked at
         self.dirty = False
 
-    def add(self, inbound: Inbound, partition: Any, deadline_ms: int) -> None:
+    def add(self, inbound: Inbound[FetchRequest], partition: FetchPartition, deadline_ms: int) -> None:
         self._waiting.append((deadline_ms, inbound, partition))
 
     @property
@@ -172,7 +177,9 @@ class WaitingFetches:
             node.reply(inbound.token, response)
 
 
-def fetch_answer(node: Replica, inbound: Inbound, partition: Any) -> tuple[Any, bool]:
+def fetch_answer(
+    node: Replica, inbound: Inbound[FetchRequest], partition: FetchPartition
+) -> tuple[FetchResponse, bool]:
     """The leader's answer as of now, and whether there is anything in it that is worth sending at once."""
     role, log = node.role, node.log
     assert isinstance(role, Leader)
@@ -193,7 +200,9 @@ def fetch_answer(node: Replica, inbound: Inbound, partition: Any) -> tuple[Any, 
     return response, bool(records) or not found.valid or partition.high_watermark < known
 
 
-def fetched(node: Replica, leader: Leader, inbound: Inbound, partition: Any, now_ms: int) -> None:
+def fetched(
+    node: Replica, leader: Leader, inbound: Inbound[FetchRequest], partition: FetchPartition, now_ms: int
+) -> None:
     """Counts a replica's progress, if its log is a prefix of ours."""
     request = inbound.request
     replica_id = request.replica_state.replica_id if inbound.version >= 15 else request.replica_id

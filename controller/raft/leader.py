@@ -8,13 +8,20 @@ still replace them.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from pylogd.controller.raft.connections import NEVER_MS
 from pylogd.controller.raft.majority import UNKNOWN_OFFSET, majority_offset, majority_size
 from pylogd.controller.raft.roles import Role
 from pylogd.controller.raft.voters import Endpoints, ReplicaKey, VoterNode, VoterSet
 from pylogd.protocol.uuids import ZERO
+
+if TYPE_CHECKING:
+    from pylogd.controller.raft.inbound import Inbound
+    from pylogd.protocol.messages.add_raft_voter import AddRaftVoterRequest
+    from pylogd.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest
+
+    VoterChange = Inbound[AddRaftVoterRequest] | Inbound[RemoveRaftVoterRequest]
 
 OBSERVER_SESSION_MS = 300_000
 CAUGHT_UP_MS_MAX = 3_600_000
@@ -62,12 +69,17 @@ class PendingChange:
     """The one change of the voters under way, and who waits for its answer. An added voter is asked for its versions
     first; then there is an offset to be committed."""
 
-    __slots__ = ("adding", "answer_at_commit", "answered", "deadline_ms", "offset", "token")
+    __slots__ = ("adding", "answer_at_commit", "answered", "deadline_ms", "inbound", "offset")
 
     def __init__(
-        self, token: Any, deadline_ms: int, adding: VoterNode | None, offset: int | None, answer_at_commit: bool = True
+        self,
+        inbound: VoterChange,
+        deadline_ms: int,
+        adding: VoterNode | None,
+        offset: int | None,
+        answer_at_commit: bool = True,
     ) -> None:
-        self.token = token
+        self.inbound = inbound
         self.deadline_ms = deadline_ms
         self.adding = adding
         self.offset = offset

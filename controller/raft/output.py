@@ -15,6 +15,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from pylogd.controller.raft.voters import Node, ReplicaKey
+from pylogd.protocol.schema import Message
 
 
 class HardState(NamedTuple):
@@ -35,12 +36,12 @@ class Flush(NamedTuple):
 class Send(NamedTuple):
     correlation_id: int
     destination: Node
-    request: Any
+    request: Message
 
 
 class Reply(NamedTuple):
     token: Any
-    response: Any
+    response: Message
 
 
 class Output:

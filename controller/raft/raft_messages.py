@@ -1,4 +1,4 @@
-"""The requests the core sends and the answers it gives, and reading what peers send.
+"""The requests the core sends and the answers it gives; `metadata_partition.py` reads what peers send.
 
 Every request is about one partition, `__cluster_metadata-0`; anything else is refused. Answers name the leader's
 address on the listener the request came in on, from the version on that has room for it.
@@ -6,45 +6,36 @@ address on the listener the request came in on, from the version on that has roo
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pylogd.controller.raft.log_view import Match, OffsetAndEpoch
-from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, ReplicaKey
+from pylogd.controller.raft.voters import Endpoints, ReplicaKey
 from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.schema import Message
 from pylogd.protocol.uuids import METADATA_TOPIC_ID
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.add_raft_voter import AddRaftVoterRequest, AddRaftVoterResponse
+    from pylogd.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest, BeginQuorumEpochResponse
+    from pylogd.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest, EndQuorumEpochResponse
+    from pylogd.protocol.messages.fetch import (
+        FetchRequest,
+        FetchResponse,
+    )
+    from pylogd.protocol.messages.fetch_snapshot import (
+        FetchSnapshotRequest,
+        FetchSnapshotResponse,
+    )
+    from pylogd.protocol.messages.remove_raft_voter import RemoveRaftVoterRequest, RemoveRaftVoterResponse
+    from pylogd.protocol.messages.update_raft_voter import UpdateRaftVoterRequest, UpdateRaftVoterResponse
+    from pylogd.protocol.messages.vote import VoteRequest, VoteResponse
 
 UNKNOWN_LEADER = -1
 
 
-def only_partition(topics: Any, name: str = "topic_name", index: str = "partition_index") -> Any:
-    """The entry of the metadata partition if there is nothing else, otherwise None."""
-    if len(topics) != 1 or len(topics[0].partitions) != 1:
-        return None
-    topic, partition = topics[0], topics[0].partitions[0]
-    return partition if getattr(topic, name) == CLUSTER_METADATA_TOPIC and getattr(partition, index) == 0 else None
-
-
-def only_fetch_partition(topics: Any, index: str = "partition") -> Any:
-    """The same for Fetch, which has the topic's id from version 13 on and its name before."""
-    if len(topics) != 1 or len(topics[0].partitions) != 1:
-        return None
-    topic, partition = topics[0], topics[0].partitions[0]
-    known = topic.topic == CLUSTER_METADATA_TOPIC or bytes(topic.topic_id) == METADATA_TOPIC_ID
-    return partition if known and getattr(partition, index) == 0 else None
-
-
-def endpoints_of(listed: Any) -> Endpoints:
-    """Endpoints by listener name in a request."""
-    return {e.name: (e.host, e.port) for e in listed}
-
-
-def leader_endpoints(response: Any, leader_id: int | None, listener: str) -> Endpoints:
-    """The leader's address in a response's node_endpoints, if it is there."""
-    for node in response.node_endpoints:
-        if node.node_id == leader_id:
-            return {listener: (node.host, node.port)}
-    return NO_ENDPOINTS
+N = TypeVar("N")
 
 
 class LeaderInfo:
@@ -57,7 +48,7 @@ class LeaderInfo:
         self.id = UNKNOWN_LEADER if leader_id is None else leader_id
         self.endpoints = endpoints
 
-    def nodes(self, node_class: Any, listener: str) -> list[Any]:
+    def nodes(self, node_class: Callable[..., N], listener: str) -> list[N]:
         address = self.endpoints.get(listener)
         if address is None or self.id < 0:
             return []
@@ -69,7 +60,7 @@ class LeaderInfo:
 
 def vote_request(
     cluster_id: str, epoch: int, local: ReplicaKey, voter: ReplicaKey, end: OffsetAndEpoch, pre_vote: bool
-) -> Any:
+) -> VoteRequest:
     from pylogd.protocol.messages import vote as m
 
     partition = m.RequestPartitionData(
@@ -88,7 +79,7 @@ def vote_request(
 
 def begin_quorum_epoch_request(
     cluster_id: str, epoch: int, leader_id: int, endpoints: Endpoints, voter: ReplicaKey
-) -> Any:
+) -> BeginQuorumEpochRequest:
     from pylogd.protocol.messages import begin_quorum_epoch as m
 
     partition = m.RequestPartitionData(
@@ -102,7 +93,9 @@ def begin_quorum_epoch_request(
     )
 
 
-def end_quorum_epoch_request(cluster_id: str, epoch: int, leader_id: int, successors: list[ReplicaKey]) -> Any:
+def end_quorum_epoch_request(
+    cluster_id: str, epoch: int, leader_id: int, successors: list[ReplicaKey]
+) -> EndQuorumEpochRequest:
     from pylogd.protocol.messages import end_quorum_epoch as m
 
     partition = m.RequestPartitionData(
@@ -126,7 +119,7 @@ def fetch_request(
     high_watermark: int | None,
     max_bytes: int,
     max_wait_ms: int,
-) -> Any:
+) -> FetchRequest:
     from pylogd.protocol.messages import fetch as m
 
     partition = m.FetchPartition(
@@ -148,7 +141,7 @@ def fetch_request(
 
 def fetch_snapshot_request(
     cluster_id: str, epoch: int, local: ReplicaKey, snapshot_id: OffsetAndEpoch, position: int, max_bytes: int
-) -> Any:
+) -> FetchSnapshotRequest:
     from pylogd.protocol.messages import fetch_snapshot as m
 
     partition = m.RequestPartitionSnapshot(
@@ -166,7 +159,7 @@ def fetch_snapshot_request(
     )
 
 
-def add_voter_request(cluster_id: str, local: ReplicaKey, endpoints: Endpoints, timeout_ms: int) -> Any:
+def add_voter_request(cluster_id: str, local: ReplicaKey, endpoints: Endpoints, timeout_ms: int) -> AddRaftVoterRequest:
     """What a replica sends on its own behalf: it does not wait for the commit, as it must fetch for it to happen."""
     from pylogd.protocol.messages import add_raft_voter as m
 
@@ -180,7 +173,7 @@ def add_voter_request(cluster_id: str, local: ReplicaKey, endpoints: Endpoints, 
     )
 
 
-def remove_voter_request(cluster_id: str, voter: ReplicaKey) -> Any:
+def remove_voter_request(cluster_id: str, voter: ReplicaKey) -> RemoveRaftVoterRequest:
     from pylogd.protocol.messages import remove_raft_voter as m
 
     return m.RemoveRaftVoterRequest(cluster_id=cluster_id, voter_id=voter.id, voter_directory_id=voter.directory_id)
@@ -188,7 +181,7 @@ def remove_voter_request(cluster_id: str, voter: ReplicaKey) -> Any:
 
 def update_voter_request(
     cluster_id: str, epoch: int, local: ReplicaKey, endpoints: Endpoints, versions: tuple[int, int]
-) -> Any:
+) -> UpdateRaftVoterRequest:
     from pylogd.protocol.messages import update_raft_voter as m
 
     return m.UpdateRaftVoterRequest(
@@ -206,7 +199,7 @@ def update_voter_request(
 # -- responses
 
 
-def vote_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode, granted: bool) -> Any:
+def vote_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode, granted: bool) -> VoteResponse:
     from pylogd.protocol.messages import vote as m
 
     partition = m.ResponsePartitionData(
@@ -218,7 +211,9 @@ def vote_response(leader: LeaderInfo, listener: str, version: int, error: ErrorC
     return response
 
 
-def begin_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode) -> Any:
+def begin_quorum_epoch_response(
+    leader: LeaderInfo, listener: str, version: int, error: ErrorCode
+) -> BeginQuorumEpochResponse:
     from pylogd.protocol.messages import begin_quorum_epoch as m
 
     partition = m.ResponsePartitionData(error_code=error, leader_id=leader.id, leader_epoch=leader.epoch)
@@ -230,7 +225,9 @@ def begin_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int,
     return response
 
 
-def end_quorum_epoch_response(leader: LeaderInfo, listener: str, version: int, error: ErrorCode) -> Any:
+def end_quorum_epoch_response(
+    leader: LeaderInfo, listener: str, version: int, error: ErrorCode
+) -> EndQuorumEpochResponse:
     from pylogd.protocol.messages import end_quorum_epoch as m
 
     partition = m.ResponsePartitionData(error_code=error, leader_id=leader.id, leader_epoch=leader.epoch)
@@ -251,7 +248,7 @@ def fetch_response(
     high_watermark: int | None = None,
     match: Match | None = None,
     records: bytes = b"",
-) -> Any:
+) -> FetchResponse:
     from pylogd.protocol.messages import fetch as m
 
     partition = m.PartitionData(
@@ -282,7 +279,7 @@ def fetch_snapshot_response(
     size: int = 0,
     position: int = 0,
     records: bytes = b"",
-) -> Any:
+) -> FetchSnapshotResponse:
     from pylogd.protocol.messages import fetch_snapshot as m
 
     partition = m.ResponsePartitionSnapshot(
@@ -303,7 +300,7 @@ def fetch_snapshot_response(
     return response
 
 
-def update_voter_response(leader: LeaderInfo, listener: str, error: ErrorCode) -> Any:
+def update_voter_response(leader: LeaderInfo, listener: str, error: ErrorCode) -> UpdateRaftVoterResponse:
     from pylogd.protocol.messages import update_raft_voter as m
 
     host, port = leader.endpoints.get(listener, ("", 0))
@@ -313,7 +310,9 @@ def update_voter_response(leader: LeaderInfo, listener: str, error: ErrorCode) -
     )
 
 
-def change_response(request: Any, error: ErrorCode, message: str | None = None) -> Any:
+def change_response(
+    request: AddRaftVoterRequest | RemoveRaftVoterRequest, error: ErrorCode, message: str | None = None
+) -> AddRaftVoterResponse | RemoveRaftVoterResponse:
     """The answer to AddRaftVoter or RemoveRaftVoter."""
     from pylogd.protocol.api import ApiKey, response_class
 
@@ -321,13 +320,15 @@ def change_response(request: Any, error: ErrorCode, message: str | None = None) 
         message = error.message
     answer: Any = response_class(ApiKey(request.API_KEY))()
     answer.error_code, answer.error_message = error, message
-    return answer
+    changed: AddRaftVoterResponse | RemoveRaftVoterResponse = answer
+    return changed
 
 
-def top_level_error(request: Any, error: ErrorCode) -> Any:
+def top_level_error(request: Message, error: ErrorCode) -> Message:
     """A response that holds nothing but its error."""
     from pylogd.protocol.api import ApiKey, response_class
 
     answer: Any = response_class(ApiKey(request.API_KEY))()
     answer.error_code = error
-    return answer
+    failed: Message = answer
+    return failed

@@ -11,10 +11,11 @@ from typing import Any
 
 from pylogd.controller.raft import changes, fetching, raft_messages, requests, responses
 from pylogd.controller.raft.connections import NEVER_MS
+from pylogd.controller.raft.inbound import Inbound
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.majority import Election
 from pylogd.controller.raft.output import Flush, HardState, NotLeader, Output
-from pylogd.controller.raft.replica import Inbound, Replica
+from pylogd.controller.raft.replica import Replica
 from pylogd.controller.raft.roles import Candidate, Follower, Nominee, Prospective, Resigned, Role, Unattached
 from pylogd.controller.raft.voters import ReplicaKey
 from pylogd.protocol.errors import ErrorCode

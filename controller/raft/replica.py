@@ -7,7 +7,7 @@ and `raft_node.py`; they all act on a `Replica`, and only here one role becomes 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from pylogd.controller.raft import changes, fetching, raft_messages
 from pylogd.controller.raft.connections import NEVER_MS, Connections
@@ -20,18 +20,10 @@ from pylogd.controller.raft.settings import RaftSettings
 from pylogd.controller.raft.voters import NO_ENDPOINTS, Endpoints, Membership, Node, ReplicaKey, VoterNode, VoterSet
 from pylogd.protocol import batch as batches
 from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.schema import Message
 
 if TYPE_CHECKING:
     from random import Random
-
-
-class Inbound(NamedTuple):
-    """A request with what its answer needs."""
-
-    token: Any
-    request: Any
-    version: int
-    listener: str
 
 
 class Replica:
@@ -210,10 +202,10 @@ class Replica:
 
     # -- sending
 
-    def reply(self, token: Any, response: Any) -> None:
+    def reply(self, token: Any, response: Message) -> None:
         self._out.replies.append(Reply(token, response))
 
-    def send(self, node: Node | None, request: Any, now_ms: int) -> int:
+    def send(self, node: Node | None, request: Message | Callable[[], Message], now_ms: int) -> int:
         """Sends if the peer is ready; returns when to look at it again."""
         if node is None:
             return NEVER_MS

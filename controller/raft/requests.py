@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.raft import changes, fetching, raft_messages
+from pylogd.controller.raft import changes, fetching, metadata_partition, raft_messages
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import BOOTSTRAP_SNAPSHOT, OffsetAndEpoch
 from pylogd.controller.raft.roles import Follower
@@ -14,10 +14,17 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.raft.replica import Inbound, Replica
+    from pylogd.controller.raft.inbound import Inbound
+    from pylogd.controller.raft.replica import Replica
+    from pylogd.protocol.messages.begin_quorum_epoch import BeginQuorumEpochRequest
+    from pylogd.protocol.messages.end_quorum_epoch import EndQuorumEpochRequest
+    from pylogd.protocol.messages.fetch import FetchRequest
+    from pylogd.protocol.messages.fetch_snapshot import FetchSnapshotRequest
+    from pylogd.protocol.messages.vote import RequestPartitionData, VoteRequest
+    from pylogd.protocol.schema import Message
 
 
-def handle(node: Replica, inbound: Inbound, now_ms: int) -> None:
+def handle(node: Replica, inbound: Inbound[Any], now_ms: int) -> None:
     request = inbound.request
     key = request.API_KEY
     if request.cluster_id is not None and request.cluster_id != node.settings.cluster_id:
@@ -42,7 +49,7 @@ def handle(node: Replica, inbound: Inbound, now_ms: int) -> None:
         raise ValueError(f"API {key} is not one of the quorum's")
 
 
-def _foreign(node: Replica, inbound: Inbound) -> Any:
+def _foreign(node: Replica, inbound: Inbound[Any]) -> Message:
     """Somebody of another cluster."""
     error = ErrorCode.INCONSISTENT_CLUSTER_ID
     if inbound.request.API_KEY in (ApiKey.ADD_RAFT_VOTER, ApiKey.REMOVE_RAFT_VOTER):
@@ -69,15 +76,15 @@ def _means_us(node: Replica, voter_id: int, directory_id: bytes) -> bool:
     return voter_id == node.local.id and bytes(directory_id) in (ZERO, node.local.directory_id)
 
 
-def _as_long_as_ours(node: Replica, partition: Any) -> bool:
+def _as_long_as_ours(node: Replica, partition: RequestPartitionData) -> bool:
     """Whether a candidate's log may hold all that is committed, judged by ours: the later epoch wins, then length."""
     end = node.end
     return (partition.last_offset_epoch, partition.last_offset) >= (end.epoch, end.offset)
 
 
-def _vote(node: Replica, inbound: Inbound, now_ms: int) -> Any:
+def _vote(node: Replica, inbound: Inbound[VoteRequest], now_ms: int) -> Message:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = raft_messages.only_partition(request.topics)
+    partition = metadata_partition.only_partition(request.topics)
     if partition is None:
         return raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST)
     pre_vote = partition.pre_vote
@@ -99,28 +106,28 @@ def _vote(node: Replica, inbound: Inbound, now_ms: int) -> Any:
     return raft_messages.vote_response(node.leader_info, listener, version, ErrorCode.NONE, granted)
 
 
-def _begin_quorum_epoch(node: Replica, inbound: Inbound, now_ms: int) -> Any:
+def _begin_quorum_epoch(node: Replica, inbound: Inbound[BeginQuorumEpochRequest], now_ms: int) -> Message:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = raft_messages.only_partition(request.topics)
+    partition = metadata_partition.only_partition(request.topics)
     if partition is None:
         return raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST)
     error = _voter_error(node, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = raft_messages.endpoints_of(request.leader_endpoints)
+        endpoints = metadata_partition.endpoints_of(request.leader_endpoints)
         node.learn(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         if not _means_us(node, request.voter_id, partition.voter_directory_id):
             error = ErrorCode.INVALID_VOTER_KEY
     return raft_messages.begin_quorum_epoch_response(node.leader_info, listener, version, error or ErrorCode.NONE)
 
 
-def _end_quorum_epoch(node: Replica, inbound: Inbound, now_ms: int) -> Any:
+def _end_quorum_epoch(node: Replica, inbound: Inbound[EndQuorumEpochRequest], now_ms: int) -> Message:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = raft_messages.only_partition(request.topics)
+    partition = metadata_partition.only_partition(request.topics)
     if partition is None:
         return raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST)
     error = _voter_error(node, partition.leader_id, partition.leader_epoch)
     if error is None:
-        endpoints = raft_messages.endpoints_of(request.leader_endpoints)
+        endpoints = metadata_partition.endpoints_of(request.leader_endpoints)
         node.learn(partition.leader_id, partition.leader_epoch, endpoints, now_ms)
         role = node.role
         if isinstance(role, Follower) and role.leader_id == partition.leader_id:
@@ -149,9 +156,9 @@ def _succession_backoff_ms(node: Replica, successors: list[ReplicaKey]) -> int:
     return min(longest_ms, (longest_ms >> (len(successors) - 1)) << (position - 1))
 
 
-def _fetch(node: Replica, inbound: Inbound, now_ms: int) -> None:
+def _fetch(node: Replica, inbound: Inbound[FetchRequest], now_ms: int) -> None:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = raft_messages.only_fetch_partition(request.topics)
+    partition = metadata_partition.fetch_partition(request)
     if partition is None:
         node.reply(inbound.token, raft_messages.top_level_error(request, ErrorCode.INVALID_REQUEST))
         return
@@ -180,9 +187,9 @@ def _fetch(node: Replica, inbound: Inbound, now_ms: int) -> None:
         node.fetches.add(inbound, partition, now_ms + request.max_wait_ms)
 
 
-def _fetch_snapshot(node: Replica, inbound: Inbound, now_ms: int) -> Any:
+def _fetch_snapshot(node: Replica, inbound: Inbound[FetchSnapshotRequest], now_ms: int) -> Message:
     request, version, listener = inbound.request, inbound.version, inbound.listener
-    partition = raft_messages.only_partition(request.topics, name="name", index="partition")
+    partition = metadata_partition.snapshot_partition(request)
     if partition is None:
         error = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return raft_messages.fetch_snapshot_response(node.leader_info, listener, version, error)

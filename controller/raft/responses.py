@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pylogd.controller.raft import changes, raft_messages
+from pylogd.controller.raft import changes, metadata_partition
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch, appendable, truncation_offset
 from pylogd.controller.raft.output import RaftError
@@ -15,6 +15,14 @@ from pylogd.protocol.errors import ErrorCode
 
 if TYPE_CHECKING:
     from pylogd.controller.raft.replica import Replica
+    from pylogd.protocol.messages.add_raft_voter import AddRaftVoterResponse
+    from pylogd.protocol.messages.begin_quorum_epoch import BeginQuorumEpochResponse
+    from pylogd.protocol.messages.end_quorum_epoch import EndQuorumEpochResponse
+    from pylogd.protocol.messages.fetch import FetchResponse
+    from pylogd.protocol.messages.fetch_snapshot import FetchSnapshotResponse
+    from pylogd.protocol.messages.remove_raft_voter import RemoveRaftVoterResponse
+    from pylogd.protocol.messages.update_raft_voter import UpdateRaftVoterResponse
+    from pylogd.protocol.messages.vote import VoteResponse
 
 
 def handle(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
@@ -63,11 +71,11 @@ def _common(node: Replica, error: int, leader_id: int, epoch: int, endpoints: En
     return None
 
 
-def _vote(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
-    partition = raft_messages.only_partition(response.topics)
+def _vote(node: Replica, source_id: int, response: VoteResponse, now_ms: int) -> bool:
+    partition = metadata_partition.only_partition(response.topics)
     if partition is None:
         return False
-    endpoints = raft_messages.leader_endpoints(response, partition.leader_id, node.settings.listener)
+    endpoints = metadata_partition.leader_endpoints(response, partition.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -87,20 +95,20 @@ def _vote(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _begin_quorum_epoch(node: Replica, response: Any, now_ms: int) -> bool:
-    partition = raft_messages.only_partition(response.topics)
+def _begin_quorum_epoch(node: Replica, response: BeginQuorumEpochResponse, now_ms: int) -> bool:
+    partition = metadata_partition.only_partition(response.topics)
     if partition is None:
         return False
-    endpoints = raft_messages.leader_endpoints(response, partition.leader_id, node.settings.listener)
+    endpoints = metadata_partition.leader_endpoints(response, partition.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
     return partition.error_code == ErrorCode.NONE if handled is None else handled
 
 
-def _end_quorum_epoch(node: Replica, source_id: int, response: Any, now_ms: int) -> bool:
-    partition = raft_messages.only_partition(response.topics)
+def _end_quorum_epoch(node: Replica, source_id: int, response: EndQuorumEpochResponse, now_ms: int) -> bool:
+    partition = metadata_partition.only_partition(response.topics)
     if partition is None:
         return False
-    endpoints = raft_messages.leader_endpoints(response, partition.leader_id, node.settings.listener)
+    endpoints = metadata_partition.leader_endpoints(response, partition.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, partition.leader_id, partition.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -112,12 +120,12 @@ def _end_quorum_epoch(node: Replica, source_id: int, response: Any, now_ms: int)
     return True
 
 
-def _fetch(node: Replica, response: Any, now_ms: int) -> bool:
-    partition = raft_messages.only_fetch_partition(response.responses, index="partition_index")
+def _fetch(node: Replica, response: FetchResponse, now_ms: int) -> bool:
+    partition = metadata_partition.fetched_partition(response)
     if partition is None:
         return False
     leader = partition.current_leader
-    endpoints = raft_messages.leader_endpoints(response, leader.leader_id, node.settings.listener)
+    endpoints = metadata_partition.leader_endpoints(response, leader.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -148,12 +156,12 @@ def _fetch(node: Replica, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _fetch_snapshot(node: Replica, response: Any, now_ms: int) -> bool:
-    partition = raft_messages.only_partition(response.topics, name="name", index="index")
+def _fetch_snapshot(node: Replica, response: FetchSnapshotResponse, now_ms: int) -> bool:
+    partition = metadata_partition.fetched_snapshot(response)
     if partition is None:
         return False
     leader = partition.current_leader
-    endpoints = raft_messages.leader_endpoints(response, leader.leader_id, node.settings.listener)
+    endpoints = metadata_partition.leader_endpoints(response, leader.leader_id, node.settings.listener)
     handled = _common(node, partition.error_code, leader.leader_id, leader.leader_epoch, endpoints, now_ms)
     if handled is not None:
         return handled
@@ -179,7 +187,7 @@ def _fetch_snapshot(node: Replica, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _update_voter(node: Replica, response: Any, now_ms: int) -> bool:
+def _update_voter(node: Replica, response: UpdateRaftVoterResponse, now_ms: int) -> bool:
     current = response.current_leader
     endpoints: Endpoints = {node.settings.listener: (current.host, current.port)} if current.host else {}
     handled = _common(node, response.error_code, current.leader_id, current.leader_epoch, endpoints, now_ms)
@@ -193,7 +201,7 @@ def _update_voter(node: Replica, response: Any, now_ms: int) -> bool:
     return True
 
 
-def _change_voter(node: Replica, response: Any, now_ms: int) -> bool:
+def _change_voter(node: Replica, response: AddRaftVoterResponse | RemoveRaftVoterResponse, now_ms: int) -> bool:
     """Done, done before, or to be tried again a little later."""
     done = (ErrorCode.NONE, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.DUPLICATE_VOTER, ErrorCode.VOTER_NOT_FOUND)
     if isinstance(node.role, Follower):

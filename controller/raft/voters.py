@@ -8,10 +8,13 @@ have no directory id (ZERO): the id alone decides.
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable, Mapping
-from typing import Any, Generic, NamedTuple, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from pylogd.protocol.uuids import ZERO, to_text
+
+if TYPE_CHECKING:
+    from pylogd.protocol.messages.control_records import VotersRecord
 
 T = TypeVar("T")
 
@@ -61,7 +64,7 @@ class VoterSet:
         return cls(VoterNode(ReplicaKey(id_), {listener: address}) for id_, address in addresses.items())
 
     @classmethod
-    def from_record(cls, record: Any) -> VoterSet:
+    def from_record(cls, record: VotersRecord) -> VoterSet:
         """The set in a VotersRecord."""
         return cls(
             VoterNode(
@@ -72,7 +75,7 @@ class VoterSet:
             for voter in record.voters
         )
 
-    def to_record(self) -> Any:
+    def to_record(self) -> VotersRecord:
         """This set as a VotersRecord."""
         from pylogd.protocol.messages import control_records as c
 
@@ -93,7 +96,7 @@ class VoterSet:
             ],
         )
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[VoterNode]:
         return iter(self._voters.values())
 
     def __len__(self) -> int:
