@@ -39,7 +39,7 @@ from pylogd.storage.directories.manager_settings import ManagerSettings
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig
-    from pylogd.controller.driver import QuorumDriver
+    from pylogd.controller.quorum.driver import QuorumDriver
 
 logger = logging.getLogger(__name__)
 

@@ -22,7 +22,7 @@ from pylogd.protocol.api import ApiKey
 from pylogd.rpc.caller import Caller
 
 if TYPE_CHECKING:
-    from pylogd.controller.driver import QuorumDriver
+    from pylogd.controller.quorum.driver import QuorumDriver
 
 #: What the controller answers its own broker and on its listener, by first and last version.
 SERVED: dict[ApiKey, tuple[int, int]] = {

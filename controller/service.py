@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Any
 from pylogd.controller.bootstrap import activation_records
 from pylogd.controller.committed_replay import CommittedReplay
 from pylogd.controller.decide import brokers, elections
-from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.fencing_evidence import FencingEvidence, FencingSettings
 from pylogd.controller.heartbeats import Heartbeats
+from pylogd.controller.quorum.driver import QuorumDriver
 from pylogd.controller.raft.log_view import LogFull
 from pylogd.controller.served_apis import DECISIONS, QUORUM_APIS, STANDBY_APIS, Asked, ControllerContext
 from pylogd.controller.state import ConfigRules, ControllerState, Decision, Settings

@@ -10,10 +10,10 @@ from pylogd.config.host import Host
 from pylogd.config.listeners import SECURITY_PROTOCOL_IDS
 from pylogd.controller.bootstrap import read_bootstrap
 from pylogd.controller.config_rules import ConfigRules
-from pylogd.controller.driver import QuorumDriver
 from pylogd.controller.fencing_evidence import FencingSettings
-from pylogd.controller.metadata_log import MetadataEnvironment, MetadataLog, MetadataLogConfig
-from pylogd.controller.quorum_settings import QuorumSettings
+from pylogd.controller.quorum.driver import QuorumDriver
+from pylogd.controller.quorum.metadata_log import MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.quorum.quorum_settings import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
 from pylogd.controller.service import Controller, Timings
 from pylogd.controller.state import Settings

@@ -11,7 +11,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.uuids import ZERO
 
 if TYPE_CHECKING:
-    from pylogd.controller.quorum_view import QuorumView
+    from pylogd.controller.quorum.quorum_view import QuorumView
     from pylogd.controller.raft.leader import ReplicaStatus
     from pylogd.protocol.messages.describe_cluster import DescribeClusterRequest
     from pylogd.protocol.messages.describe_quorum import DescribeQuorumRequest, DescribeQuorumResponse

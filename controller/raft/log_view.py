@@ -1,7 +1,7 @@
 """The metadata log as the core sees it, and the rules by which two logs are compared.
 
-`controller/metadata_log.py` is the real one, the simulator has one in memory. Writing does not mean durable: the core
-asks for a flush in its output and is told when it is done.
+`controller/quorum/raft_log.py` is the real one, the simulator has one in memory. Writing does not mean durable: the
+core asks for a flush in its output and is told when it is done.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.controller.metadata_log import DIRECTORY, MetadataLogConfig
+from pylogd.controller.quorum.metadata_log import DIRECTORY, MetadataLogConfig
 from pylogd.metadata import feature_levels
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import (

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
-from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from pylogd.controller.quorum.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.quorum.quorum_state import QuorumState, read_quorum_state, write_quorum_state
 from pylogd.controller.served_apis import SERVED
 from pylogd.controller.service import Timings
 from pylogd.metadata.image import ClusterImage
@@ -114,7 +114,7 @@ def test_every_start_is_a_new_epoch_on_the_same_state(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_refuses_changes_until_there_is_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pylogd.controller.driver.RECORDS_PER_BATCH", 1)
+    monkeypatch.setattr("pylogd.controller.quorum.driver.RECORDS_PER_BATCH", 1)
     room = [1000]
 
     async def main() -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pylogd.controller.metadata_log import DIRECTORY
+from pylogd.controller.quorum.metadata_log import DIRECTORY
 from pylogd.metadata.record_batches import decode_batches
 from pylogd.protocol.messages import metadata_records as m
 from support.controllers import RunningController

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from pylogd.broker.fetch import fetch_plan
 from pylogd.controller.decide.partition_change import PartitionChange
-from pylogd.controller.driver import QuorumDriver
+from pylogd.controller.quorum.driver import QuorumDriver
 from pylogd.protocol.errors import ErrorCode
 from pylogd.replication.fetcher import Fetcher
 from pylogd.replication.partition import Partition

@@ -17,7 +17,7 @@ from pylogd.broker.replicas.directory_assignment import DirectoryAssignment
 from pylogd.broker.replicas.hosted_replicas import HostedReplicas
 from pylogd.config.broker import BrokerConfig
 from pylogd.config.host import Host
-from pylogd.controller.driver import QuorumDriver
+from pylogd.controller.quorum.driver import QuorumDriver
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.latest import LatestImage
 from pylogd.metadata.registrations import Endpoint

@@ -9,9 +9,9 @@ from random import Random
 from typing import Any
 
 from pylogd.controller.bootstrap import read_bootstrap
-from pylogd.controller.driver import QuorumDriver
-from pylogd.controller.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
-from pylogd.controller.quorum_settings import QuorumSettings
+from pylogd.controller.quorum.driver import QuorumDriver
+from pylogd.controller.quorum.metadata_log import DIRECTORY, MetadataEnvironment, MetadataLog, MetadataLogConfig
+from pylogd.controller.quorum.quorum_settings import QuorumSettings
 from pylogd.controller.raft.settings import Timeouts
 from pylogd.controller.served_apis import SERVED, ControllerContext
 from pylogd.controller.service import Controller, Timings

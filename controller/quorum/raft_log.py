@@ -7,7 +7,7 @@ at the next start.
 
 from __future__ import annotations
 
-from pylogd.controller.metadata_log import MetadataLog
+from pylogd.controller.quorum.metadata_log import MetadataLog
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
 from pylogd.metadata.snapshot import PARTIAL_SUFFIX, SUFFIX, SnapshotId
 from pylogd.runtime.clock import Clock

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from pylogd.controller.metadata_log import MetadataLog
+from pylogd.controller.quorum.metadata_log import MetadataLog
 from pylogd.controller.raft.output import Flush
 from pylogd.runtime.workers import Workers
 from pylogd.storage.log.flush_plan import FLUSH_RETRY_S, FlushDeferred, FlushPlan

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-from pylogd.controller.metadata_log import MetadataLog
+from pylogd.controller.quorum.metadata_log import MetadataLog
 from pylogd.metadata.snapshot import SnapshotId
 
 

@@ -19,21 +19,21 @@ from functools import partial
 from random import Random
 from typing import Any
 
-from pylogd.controller.log_flushes import LogFlushes
-from pylogd.controller.metadata_log import BATCH_BYTES_MAX, MetadataLog
-from pylogd.controller.metadata_stream import MetadataStream, MetadataSubscriber
-from pylogd.controller.quorum_peers import Connect, QuorumPeers
-from pylogd.controller.quorum_settings import QuorumSettings
-from pylogd.controller.quorum_state import QuorumState, read_quorum_state, write_quorum_state
-from pylogd.controller.quorum_view import QuorumView
-from pylogd.controller.quorum_waiters import ChangeWaiters, CommitWaiters, LeadershipListener
+from pylogd.controller.quorum.log_flushes import LogFlushes
+from pylogd.controller.quorum.metadata_log import BATCH_BYTES_MAX, MetadataLog
+from pylogd.controller.quorum.metadata_stream import MetadataStream, MetadataSubscriber
+from pylogd.controller.quorum.quorum_peers import Connect, QuorumPeers
+from pylogd.controller.quorum.quorum_settings import QuorumSettings
+from pylogd.controller.quorum.quorum_state import QuorumState, read_quorum_state, write_quorum_state
+from pylogd.controller.quorum.quorum_view import QuorumView
+from pylogd.controller.quorum.quorum_waiters import ChangeWaiters, CommitWaiters, LeadershipListener
+from pylogd.controller.quorum.raft_log import DiskLog
+from pylogd.controller.quorum.snapshots import HasImage, SnapshotWriter
 from pylogd.controller.raft import changes
 from pylogd.controller.raft.leader import Leader
 from pylogd.controller.raft.log_view import LogFull, OffsetAndEpoch
 from pylogd.controller.raft.output import HardState, NotLeader, Output, RaftError
 from pylogd.controller.raft.raft_node import RaftNode
-from pylogd.controller.raft_log import DiskLog
-from pylogd.controller.snapshots import HasImage, SnapshotWriter
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.record_batches import VersionedRecord, metadata_batch
 from pylogd.metadata.registrations import Endpoint

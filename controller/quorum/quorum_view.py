@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pylogd.controller.metadata_log import MetadataLog
+from pylogd.controller.quorum.metadata_log import MetadataLog
 from pylogd.controller.raft.leader import Leader, ReplicaStatus
 from pylogd.controller.raft.raft_node import RaftNode
 from pylogd.controller.raft.roles import Follower

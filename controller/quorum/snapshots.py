@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
 
-from pylogd.controller.metadata_log import MetadataLog
+from pylogd.controller.quorum.metadata_log import MetadataLog
 from pylogd.controller.raft.voters import Membership
 from pylogd.metadata.image import ClusterImage
 from pylogd.metadata.snapshot import SnapshotId, image_records, snapshot_batches, write_snapshot
