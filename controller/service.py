@@ -328,7 +328,8 @@ class Controller:
         heartbeats.touch(request.broker_id, request.broker_epoch, self._clock.monotonic_ms())
         decision, shutting_down = brokers.heartbeat(self.state, request)
         offset = self._write(decision)
-        heartbeats.heard(request.broker_id, request.current_metadata_offset)
+        # As in Kafka, a broker that was just written about has seen nothing until its next heartbeat.
+        heartbeats.heard(request.broker_id, -1 if decision.records else request.current_metadata_offset)
         if shutting_down:
             heartbeats.begin_shutdown(request.broker_id, offset)
         return decision, offset

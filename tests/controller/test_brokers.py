@@ -96,7 +96,7 @@ def beat(state: Any, broker_id: int = 0, **fields: Any) -> Any:
     given = {"broker_id": broker_id, "broker_epoch": 100 + broker_id, "current_metadata_offset": 1000, **fields}
     decision, shutting_down = brokers.heartbeat(state, broker_heartbeat.BrokerHeartbeatRequest(**given))
     replay(state, decision.records)
-    state.heartbeats.heard(broker_id, given["current_metadata_offset"])
+    state.heartbeats.heard(broker_id, -1 if decision.records else given["current_metadata_offset"])
     if shutting_down:
         state.heartbeats.begin_shutdown(broker_id, state.next_offset - 1)
     return decision.response, [type(record).__name__ for record, _ in decision.records]

@@ -66,9 +66,11 @@ def test_an_append_that_fails_leaves_no_trace(
             end = c.driver.end_offset
             assert table(heartbeats)[2] == (epoch, True, -1, -1)
             await refused_then_done(beat(2, epoch, end))
+            assert table(heartbeats)[2] == (epoch, False, -1, -1)
+            await c.ask(beat(2, epoch, end))
             assert table(heartbeats)[2] == (epoch, False, end, -1)
             await refused_then_done(beat(2, epoch, end, want_fence=True))
-            assert table(heartbeats)[2] == (epoch, True, end, -1)
+            assert table(heartbeats)[2] == (epoch, True, -1, -1)
             # Another process of a known broker starts with nothing.
             clock.advance(9_001)
             again = registration(2, incarnation=b"again" + bytes(11))
