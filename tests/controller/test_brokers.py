@@ -15,7 +15,7 @@ from pylogd.protocol.messages import (
     metadata_records,
     unregister_broker,
 )
-from support.controllers import broker_directory, new_state, registration, replay
+from support.controllers import broker_directory, new_state, registration, replay, with_topic
 
 
 def register(state: Any, request: Any, now_ms: int = 0) -> Any:
@@ -161,6 +161,21 @@ def test_a_failed_directory_takes_its_replicas_out() -> None:
     assert [p.leader for p in state.image.topics["t"].partitions] == [0, -1]
     assert state.image.brokers[0].directories == (broker_directory(0, 0),)
     assert beat(state, offline_log_dirs=[broker_directory(0, 1)])[1] == [], "said once is enough"
+
+
+def test_nobody_waits_for_a_broker_that_is_back_without_its_directory() -> None:
+    state = new_state(2, fenced=[0], directories=2, features={})
+    with_topic(
+        state,
+        {"replicas": [0, 1], "isr": [0], "leader": -1, "directories": [broker_directory(0, 1), broker_directory(1)]},
+        unclean_leader_election_enable="true",
+    )
+    state.heartbeats.activate(state.image, 0)
+    assert list(state.heartbeats.awaited) == [0]
+    beat(state, offline_log_dirs=[broker_directory(0, 1)])
+    assert not state.heartbeats.awaited
+    after = state.image.topics["t"].partitions[0]
+    assert (after.leader, after.isr) == (1, (1,))
 
 
 def test_cordoned_directories_are_recorded_once() -> None:
