@@ -231,7 +231,8 @@ class QuorumDriver(QuorumView):
         one batch, so a crash keeps all of them or none."""
         if self._failure is not None:
             raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, "the metadata log failed and takes no more records")
-        if self._led_epoch is None:
+        epoch = self._led_epoch
+        if epoch is None:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, "this node is not the active controller")
         if not records:
             raise ValueError("nothing to append")
@@ -239,13 +240,13 @@ class QuorumDriver(QuorumView):
         step = len(records) if atomic else RECORDS_PER_BATCH
         for start in range(0, len(records), step):
             batch = metadata_batch(
-                records[start : start + step], base_offset=self.end_offset, epoch=self._led_epoch, timestamp_ms=now_ms
+                records[start : start + step], base_offset=self.end_offset, epoch=epoch, timestamp_ms=now_ms
             )
             if len(batch) > BATCH_BYTES_MAX:
                 raise KafkaError(
                     ErrorCode.POLICY_VIOLATION, f"a metadata batch of {len(batch)} bytes is over {BATCH_BYTES_MAX}"
                 )
-            self._write(batch, self._led_epoch)
+            self._write(batch, epoch)
         return self.end_offset - 1
 
     def _write(self, batch: bytearray, epoch: int) -> None:
