@@ -67,6 +67,15 @@ class ProducerEntry:
     def last_offset(self) -> int:
         return self.batches[-1].last_offset if self.batches else -1
 
+    def find(self, header: BatchHeader) -> BatchMeta | None:
+        """The batch that has the sequences of this one, which is its retry then."""
+        first = header.base_sequence
+        last = (first + header.last_offset_delta) & SEQUENCE_MAX
+        for known in self.batches:
+            if known.last_sequence == last and known.first_sequence == first:
+                return known
+        return None
+
     def take_epoch(self, epoch: int) -> None:
         if self.producer_epoch != epoch:
             self.producer_epoch = epoch
