@@ -8,28 +8,24 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from struct import Struct
-from struct import error as StructError
+from typing import ClassVar
 
 from pylogd.protocol.batch import CONTROL_FLAG, BatchHeader
-from pylogd.protocol.crc import crc32c
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import DISK_FULL_ERRORS
 from pylogd.storage.log import rolling
 from pylogd.storage.log.log_state import DiskFull, LogState
+from pylogd.storage.log.plain_header import plain_header
 from pylogd.storage.producers.producer_replay import replay
-from pylogd.storage.producers.producer_state import read_marker
+from pylogd.storage.producers.producer_state import BatchMeta, Marker, read_marker
 from pylogd.storage.producers.verification_guard import Guard
 from pylogd.storage.segments.segment import RELATIVE_OFFSET_MAX, Segment
 from pylogd.storage.validation import Origin, validate_append, validate_given
 
-_unpack_header = Struct(">qiibIhiqqqhii").unpack_from
 _stamp = Struct(">qii").pack_into
 _CLIENT = Origin.CLIENT
 _COORDINATOR = Origin.COORDINATOR
 _RAFT_LEADER = Origin.RAFT_LEADER
-
-#: Attributes of a batch that needs no look beyond its header: any codec, transactional or not.
-_PLAIN_ATTRIBUTES = frozenset(codec | transactional for codec in range(5) for transactional in (0, 0x10))
 
 #: Batches at the end of the active segment whose positions are kept in memory; half of them go when the list is full.
 RECENT_MAX = 512
@@ -38,26 +34,32 @@ _WRITEBACK_BYTES = 8 << 20
 
 
 class AppendInfo:
-    """Where a batch went. `duplicate`: it was there already, and these are the offsets of the original."""
+    """Where a batch went."""
 
-    __slots__ = ("base_offset", "duplicate", "last_offset", "log_append_time_ms", "log_start_offset")
+    __slots__ = ("base_offset", "last_offset", "log_append_time_ms", "log_start_offset")
 
-    def __init__(
-        self,
-        base_offset: int,
-        last_offset: int,
-        log_append_time_ms: int,
-        log_start_offset: int,
-        duplicate: bool = False,
-    ) -> None:
+    duplicate: ClassVar[bool] = False
+
+    def __init__(self, base_offset: int, last_offset: int, log_append_time_ms: int, log_start_offset: int) -> None:
         self.base_offset = base_offset
         self.last_offset = last_offset
         self.log_append_time_ms = log_append_time_ms
         self.log_start_offset = log_start_offset
-        self.duplicate = duplicate
 
     def __repr__(self) -> str:
         return f"AppendInfo({self.base_offset}..{self.last_offset}, duplicate={self.duplicate})"
+
+
+class Duplicate(AppendInfo):
+    """The batch was there already, and these are the offsets of the original."""
+
+    __slots__ = ()
+
+    duplicate = True
+
+    @classmethod
+    def of(cls, original: BatchMeta, log_start_offset: int) -> Duplicate:
+        return cls(original.first_offset, original.last_offset, original.timestamp, log_start_offset)
 
 
 class Appending(LogState):
@@ -81,76 +83,25 @@ class Appending(LogState):
         if self.offline:
             raise self._storage_error()
         if origin is _RAFT_LEADER:
-            given = self._append_given(records, leader_epoch, origin, now_ms)
-            if given is None:
-                raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No whole batch in an append to {self.name}.")
-            return given
-        size = len(records)
-        append_time_ms = -1
-        header: BatchHeader | None = None
-        try:
-            fields = _unpack_header(records, 0)
-            (
-                base_offset,
-                length,
-                _,
-                magic,
-                crc,
-                attributes,
-                last_offset_delta,
-                _,
-                max_timestamp,
-                producer_id,
-                _,
-                base_sequence,
-                count,
-            ) = fields
-        except StructError:
-            magic = length = -1
-        if not (
-            length + 12 == size
-            and magic == 2
-            and (self._plain if origin is _CLIENT else self._plain_keyed and origin is _COORDINATOR)
-            and base_offset == 0
-            and count == last_offset_delta + 1
-            and count > 0
-            and attributes in _PLAIN_ATTRIBUTES
-            and size <= self._size_max
-            and max_timestamp <= now_ms + self._after_max_ms
-            and (producer_id < 0 or base_sequence >= 0)
-            and version > 6
-            and crc == crc32c(records[21:])
-        ):
-            validated = validate_append(records, self.config, now_ms, origin=origin, version=version, log=self.name)
-            records, header = validated.view, validated.header
-            append_time_ms = validated.log_append_time_ms
-            size = header.length
-            length = size - 12
-            last_offset_delta = header.last_offset_delta
-            max_timestamp = header.max_timestamp
-            producer_id = header.producer_id
-            if size > self._segment_bytes:
-                raise KafkaError(
-                    ErrorCode.RECORD_LIST_TOO_LARGE,
-                    f"Message batch size is {size} bytes in append to partition {self.name}, which exceeds the maximum "
-                    f"configured segment size of {self._segment_bytes}.",
-                )
-
+            return self._append_of_quorum(records, leader_epoch, now_ms)
+        plain = None
+        if version > 6 and (self._plain if origin is _CLIENT else self._plain_keyed and origin is _COORDINATOR):
+            plain = plain_header(records, self._size_max, now_ms + self._after_max_ms)
+        if plain is not None:
+            delta, max_timestamp, header = plain
+            append_time_ms = -1
+        else:
+            records, delta, max_timestamp, header, append_time_ms = self._looked_into(records, now_ms, origin, version)
         offset = self.log_end_offset
-        last_offset = offset + last_offset_delta
+        last_offset = offset + delta
         marker = None
-        if producer_id >= 0:
-            if header is None:
-                header = BatchHeader(*fields)
+        if header is not None:
             header.base_offset = offset
-            if header.attributes & CONTROL_FLAG:
-                marker = read_marker(records, header)
+            marker = read_marker(records, header) if header.attributes & CONTROL_FLAG else None
             original = self.producers.check(header, offset, origin, marker, transaction_version, guard)
             if original is not None:
-                return AppendInfo(
-                    original.first_offset, original.last_offset, original.timestamp, self.log_start_offset, True
-                )
-
+                return Duplicate.of(original, self.log_start_offset)
+        size = len(records)
         segment = self.active
         position = segment.size
         if (
@@ -163,8 +114,7 @@ class Appending(LogState):
             position = segment.size
         if leader_epoch != self._epoch:
             self._assign_epoch(leader_epoch, offset)
-
-        _stamp(records, 0, offset, length, leader_epoch)
+        _stamp(records, 0, offset, size - 12, leader_epoch)
         file = segment.file
         try:
             written = self._pwrite(file.fd if file.fd >= 0 else file.open(), records, position)
@@ -172,14 +122,50 @@ class Appending(LogState):
                 file.pwrite(records[written:], position + written)
         except OSError as error:
             # As it came: a short path that gives up hands the same bytes to the full one, which wants base offset 0.
-            _stamp(records, 0, 0, length, leader_epoch)
+            _stamp(records, 0, 0, size - 12, leader_epoch)
             raise self._undo_write(segment, error) from error
         file.used = True
-        end = segment.size = position + size
-        self.log_end_offset = last_offset + 1
+        self._keep_books(segment, position, size, last_offset, max_timestamp, header, marker)
+        return AppendInfo(offset, last_offset, append_time_ms, self.log_start_offset)
+
+    def _append_of_quorum(self, records: memoryview, leader_epoch: int, now_ms: int) -> AppendInfo:
+        given = self._append_given(records, leader_epoch, _RAFT_LEADER, now_ms)
+        if given is None:
+            raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"No whole batch in an append to {self.name}.")
+        return given
+
+    def _looked_into(
+        self, records: memoryview, now_ms: int, origin: Origin, version: int
+    ) -> tuple[memoryview, int, int, BatchHeader | None, int]:
+        """The batch as the topic wants it, with what `plain_header` tells of others, and its append time if that is the
+        topic's timestamp type. KafkaError says what is wrong with it."""
+        validated = validate_append(records, self.config, now_ms, origin=origin, version=version, log=self.name)
+        view, header = validated.view, validated.header
+        if header.length > self._segment_bytes:
+            raise KafkaError(
+                ErrorCode.RECORD_LIST_TOO_LARGE,
+                f"Message batch size is {header.length} bytes in append to partition {self.name}, which exceeds the "
+                f"maximum configured segment size of {self._segment_bytes}.",
+            )
+        by_producer = header if header.producer_id >= 0 else None
+        return view, header.last_offset_delta, header.max_timestamp, by_producer, validated.log_append_time_ms
+
+    def _keep_books(
+        self,
+        segment: Segment,
+        position: int,
+        size: int,
+        last_offset: int,
+        max_timestamp: int,
+        header: BatchHeader | None,
+        marker: Marker | None,
+    ) -> None:
+        """The log's end and indexes follow a batch that is written, and its producer if it came with a `header`."""
+        if self.log_end_offset < self._recent_start:
+            self._recent_start = self.log_end_offset
+        self.log_end_offset = log_end_offset = last_offset + 1
+        segment.size = end = position + size
         recent = self._recent_offsets
-        if not recent:
-            self._recent_start = offset
         recent.append(last_offset)
         self._recent_positions.append(position)
         if len(recent) > RECENT_MAX:
@@ -195,13 +181,12 @@ class Appending(LogState):
                 segment.bytes_since_index = size
             else:
                 segment.bytes_since_index = since_index + size
-            if header is not None and producer_id >= 0:
+            if header is not None:
                 replay(self.producers, header, marker, segment.txn_index)
         except OSError as error:
             raise self._books_failed(error) from error
-        if last_offset + 1 - self.recovery_point >= self._flush_messages:
+        if log_end_offset - self.recovery_point >= self._flush_messages:
             self.environment.request_flush(self)
-        return AppendInfo(offset, last_offset, append_time_ms, self.log_start_offset)
 
     def append_as_follower(
         self, records: memoryview, leader_epoch: int, now_ms: int | None = None

@@ -8,13 +8,11 @@ them one by one.
 from __future__ import annotations
 
 from struct import Struct
-from struct import error as StructError
 
-from pylogd.protocol.crc import crc32c
 from pylogd.storage.log.appending import RECENT_MAX, Appending
+from pylogd.storage.log.plain_header import plain_header
 from pylogd.storage.segments.segment import Segment
 
-_unpack_header = Struct(">qiibIhiqqqhii").unpack_from
 _stamp = Struct(">qii").pack_into
 
 
@@ -95,51 +93,40 @@ class Placing(Appending):
         position = segment.size
         offset = self.log_end_offset
         since_index, index_interval = segment.bytes_since_index, self._index_interval_bytes
-        timestamp_max = min(self._roll_timestamp, now_ms + self._after_max_ms)
+        size_max, timestamp_max = self._size_max, min(self._roll_timestamp, now_ms + self._after_max_ms)
+        position_max, last_offset_max = self._segment_bytes, self._last_offset_max
         timestamp, timestamp_offset = segment.max_timestamp_known, segment.max_timestamp_offset_known
         indexed: list[tuple[int, int, int, int]] = []
-        index_room = segment.index_room
+        index_room = 1  # until there is an entry
         bases: list[int] = []
         last_offsets: list[int] = []
         positions: list[int] = []
         for records in batches:
-            try:
-                base, length, _, magic, crc, attributes, delta, _, max_timestamp, producer_id, _, _, count = (
-                    _unpack_header(records, 0)
-                )
-            except StructError:
+            plain = plain_header(records, size_max, timestamp_max)
+            if plain is None:
                 break
-            size = length + 12
+            delta, max_timestamp, header = plain
+            size = len(records)
             last_offset = offset + delta
-            if not (
-                size == len(records)
-                and magic == 2
-                and base == 0
-                and count == delta + 1
-                and count > 0
-                and producer_id < 0
-                and 0 <= attributes < 5  # any codec and nothing else
-                and size <= self._size_max
-                and max_timestamp <= timestamp_max
-                and position + size <= self._segment_bytes
-                and last_offset <= self._last_offset_max
-                and crc == crc32c(records[21:])
-            ):
+            if header is not None or position + size > position_max or last_offset > last_offset_max:
                 break
             if max_timestamp > timestamp:
                 timestamp, timestamp_offset = max_timestamp, last_offset
             if since_index <= index_interval:
                 since_index += size
             else:
+                if not indexed:
+                    index_room = segment.index_room
                 indexed.append((last_offset, position, timestamp, timestamp_offset))
                 since_index = size
-            _stamp(records, 0, offset, length, leader_epoch)
+                index_room -= 1
+            _stamp(records, 0, offset, size - 12, leader_epoch)
             bases.append(offset)
             last_offsets.append(last_offset)
             positions.append(position)
             offset = last_offset + 1
             position += size
-            if len(indexed) >= index_room:
+            if index_room <= 0:
                 break
         if not bases:
             return None
