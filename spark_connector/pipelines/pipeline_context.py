@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from pylogd.spark_connector.pipelines.append import append, kept
+from pylogd.spark_connector.pipelines.append_once import append, kept
 from pylogd.spark_connector.pipelines.columns import ColumnError
 from pylogd.spark_connector.pipelines.folder import Folder
 from pylogd.spark_connector.pipelines.job_settings import Files, Job, Pipeline, Reader, SettingError
