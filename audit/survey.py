@@ -45,40 +45,20 @@ def survey(path: str) -> Survey:
     path = os.path.abspath(path)
     if not os.path.isdir(path):
         raise NoDataDirectory(f"{path}: no such directory")
-    files = FileSystem()
     findings: list[Finding] = []
-
-    def table(name: str) -> dict[TopicPartition, int]:
-        try:
-            return checkpoint_file.read_offsets(files, f"{path}/{name}")
-        except checkpoint_file.CheckpointError as error:
-            findings.append(Finding(Kind.UNREADABLE, str(error), name))
-            return {}
-
     clean = os.path.exists(f"{path}/{CLEAN_SHUTDOWN_FILE}")
-    cleaned = table(checkpoint_file.CLEANER_OFFSET)
-    recovery_points = table(checkpoint_file.RECOVERY_POINT)
-    high_watermarks = table(checkpoint_file.HIGH_WATERMARK)
+    cleaned = _table(path, checkpoint_file.CLEANER_OFFSET, findings)
+    recovery_points = _table(path, checkpoint_file.RECOVERY_POINT, findings)
+    high_watermarks = _table(path, checkpoint_file.HIGH_WATERMARK, findings)
     partitions, leaving = partition_directories(path)
     if not partitions and not os.path.exists(f"{path}/{META_PROPERTIES_FILE}"):
         raise NoDataDirectory(f"{path}: neither partitions nor {META_PROPERTIES_FILE} in it; is it one of log.dirs?")
-    try:
-        compacted = compacted_topics(f"{path}/{CLUSTER_METADATA_TOPIC}-0")
-    except (KafkaError, ProtocolError, OSError) as error:
-        compacted = set(INTERNAL_TOPICS)
-        text = f"the snapshot of the cluster metadata cannot be read, so gaps of compacted topics count: {error}"
-        findings.append(Finding(Kind.UNREADABLE, text, f"{CLUSTER_METADATA_TOPIC}-0"))
-    compacted |= {topic for topic, _ in cleaned}
+    compacted = _compacted(path, findings) | {topic for topic, _ in cleaned}
     node = _node(path)
     replicas = []
-    for topic, partition in sorted(partitions):
-        try:
-            bases = segment_bases(f"{path}/{topic}-{partition}")
-            size = sum(os.path.getsize(f"{path}/{topic}-{partition}/{name}") for name in bases.values())
-        except FileNotFoundError:
-            # Deleted, or one of its segments was, by the broker that runs there; the check looks again.
-            bases, size = {}, 0
-        key = (topic, partition)
+    for key in sorted(partitions):
+        topic, partition = key
+        bases, size = _segments(f"{path}/{topic}-{partition}")
         active = max(bases, default=0)
         # Where a broker did not stop in good order, a compaction may have gone further than its checkpoint says.
         cleaned_to = cleaned.get(key, 0) if clean or topic not in compacted else active
@@ -103,6 +83,35 @@ def survey(path: str) -> Survey:
                 text = f"{checkpoint_file.HIGH_WATERMARK} has {topic}-{partition}, and there is no such directory"
                 findings.append(Finding(Kind.MISSING_PARTITION, text, f"{topic}-{partition}"))
     return Survey(path, replicas, compacted, findings)
+
+
+def _table(path: str, name: str, findings: list[Finding]) -> dict[TopicPartition, int]:
+    """One of the checkpoints, empty when it cannot be read."""
+    try:
+        return checkpoint_file.read_offsets(FileSystem(), f"{path}/{name}")
+    except checkpoint_file.CheckpointError as error:
+        findings.append(Finding(Kind.UNREADABLE, str(error), name))
+        return {}
+
+
+def _compacted(path: str, findings: list[Finding]) -> set[str]:
+    """The topics that the cluster metadata here calls compacted."""
+    try:
+        return compacted_topics(f"{path}/{CLUSTER_METADATA_TOPIC}-0")
+    except (KafkaError, ProtocolError, OSError) as error:
+        text = f"the snapshot of the cluster metadata cannot be read, so gaps of compacted topics count: {error}"
+        findings.append(Finding(Kind.UNREADABLE, text, f"{CLUSTER_METADATA_TOPIC}-0"))
+        return set(INTERNAL_TOPICS)
+
+
+def _segments(path: str) -> tuple[dict[int, str], int]:
+    """The log files of a partition, and their size."""
+    try:
+        bases = segment_bases(path)
+        return bases, sum(os.path.getsize(f"{path}/{name}") for name in bases.values())
+    except FileNotFoundError:
+        # Deleted, or one of its segments was, by the broker that runs there; the check looks again.
+        return {}, 0
 
 
 def partition_directories(path: str) -> tuple[list[TopicPartition], set[str]]:
