@@ -163,29 +163,34 @@ class _Compaction:
 
     def _map_segment(self, source: Source, start: int, transactions: _Transactions) -> bool:
         """True when the map became full on the way."""
-        offsets, stats = self._map, self._stats
-        entries_max = int(offsets.slots * self._job.load_factor)
         file = self._files.file(self._path(source), readonly=True)
         try:
             for _, header, view in scan_batches(file, self._position(source, start), source.size):
                 self._spent(header.length)
-                stats.map_bytes_read += header.length
+                self._stats.map_bytes_read += header.length
                 if header.is_control:
                     transactions.marker_may_go(header, view)
-                elif not transactions.is_aborted(header):
-                    payload = batch.payload(view, header)
-                    for raw in walk(payload, header.record_count):
-                        offset = header.base_offset + raw.offset_delta
-                        if raw.key_size < 0 or offset < start:
-                            continue
-                        if offsets.entries >= entries_max:
-                            return True
-                        offsets.put(payload[raw.key_pos : raw.key_pos + raw.key_size], offset)
-                        stats.map_entries = offsets.entries
+                elif not transactions.is_aborted(header) and self._map_batch(header, view, start):
+                    return True
                 if header.last_offset >= start:
-                    offsets.latest_offset = header.last_offset
+                    self._map.latest_offset = header.last_offset
         finally:
             file.close()
+        return False
+
+    def _map_batch(self, header: BatchHeader, view: memoryview, start: int) -> bool:
+        """True when the map became full on the way."""
+        offsets = self._map
+        entries_max = int(offsets.slots * self._job.load_factor)
+        payload = batch.payload(view, header)
+        for raw in walk(payload, header.record_count):
+            offset = header.base_offset + raw.offset_delta
+            if raw.key_size < 0 or offset < start:
+                continue
+            if offsets.entries >= entries_max:
+                return True
+            offsets.put(payload[raw.key_pos : raw.key_pos + raw.key_size], offset)
+            self._stats.map_entries = offsets.entries
         return False
 
     def _path(self, source: Source) -> str:
