@@ -108,14 +108,12 @@ class Reading(LogState):
             if size > max_bytes:
                 if max_bytes < 0:
                     raise _negative(max_bytes)
+                # Without an indexed boundary on the way the last batch may be cut, as a Kafka broker would cut it.
                 size = segment.offset_index.floor_position(start + max_bytes) - start
+                if size <= 0 and first_size > max_bytes and not at_least_one:
+                    return LogRead(None, 0, first_size, segment.base_offset, False)
                 if size <= 0:
-                    # No indexed boundary on the way: the last batch may be cut, as a Kafka broker would cut it.
-                    size = max_bytes
-                    if first_size > max_bytes:
-                        if not at_least_one:
-                            return LogRead(None, 0, first_size, segment.base_offset, False)
-                        size = first_size
+                    size = max(first_size, max_bytes)
             return LogRead(FileRange(segment.file, start, size), size, first_size, segment.base_offset, False)
         return LogRead(None, 0, 0, self.active.base_offset, False)
 
