@@ -109,8 +109,25 @@ def validate_append(
     header = batch.parse_header(view)
     if header.length != size or version < 7:
         view = validate_produce_records(view, version)
-        size = len(view)
     client = origin == Origin.CLIENT
+    _check_header(view, header, config, client, log)
+    codec = header.attributes & batch.CODEC_MASK
+    target = codec if config.compression_type == "producer" else _target_codec(config, codec, header.attributes)
+    by_append_time = config.message_timestamp_type == "LogAppendTime"
+    if (
+        target != codec
+        or (not by_append_time and header.max_timestamp > now_ms + config.message_timestamp_after_max_ms)
+        or config.message_timestamp_before_max_ms != INT64_MAX
+        or (client and "compact" in config.cleanup_policy)  # coordinators write no record without a key
+        or config.pylogd_record_validation == "full"
+    ):
+        return _validate_records(view, header, config, now_ms, target, log)
+    return _with_timestamp(view, header, now_ms, by_append_time)
+
+
+def _check_header(view: memoryview, header: BatchHeader, config: LogConfig, client: bool, log: str) -> None:
+    """What is wrong with a whole batch whatever its records are; in Kafka's order, because the first fault is told."""
+    size = len(view)
     if client and header.base_offset != 0:
         raise _invalid_record(
             f"The baseOffset of the record batch in the append to {log} should be 0, but it is {header.base_offset}"
@@ -134,23 +151,18 @@ def validate_append(
                 f"Invalid sequence number {header.base_sequence} in record batch with producerId {header.producer_id} "
                 f"in topic partition {log}"
             )
-    target = codec if config.compression_type == "producer" else _target_codec(config, codec, attributes)
-    by_append_time = config.message_timestamp_type == "LogAppendTime"
-    max_timestamp = header.max_timestamp
-    if (
-        target != codec
-        or (not by_append_time and max_timestamp > now_ms + config.message_timestamp_after_max_ms)
-        or config.message_timestamp_before_max_ms != INT64_MAX
-        or (client and "compact" in config.cleanup_policy)  # coordinators write no record without a key
-        or config.pylogd_record_validation == "full"
-    ):
-        return _validate_records(view, header, config, now_ms, target, log)
+
+
+def _with_timestamp(view: memoryview, header: BatchHeader, now_ms: int, by_append_time: bool) -> Validated:
+    """A batch of which nothing changes but the type of its timestamps."""
+    flagged = header.attributes & batch.TIMESTAMP_TYPE_FLAG
     if by_append_time:
-        if attributes & batch.TIMESTAMP_TYPE_FLAG:
+        if flagged:
             raise _refused([_append_time_by_producer(0)], ErrorCode.INVALID_TIMESTAMP)
         batch.set_max_timestamp(view, batch.LOG_APPEND_TIME, now_ms)
         return Validated(view, batch.parse_header(view), now_ms, now_ms)
-    if attributes & batch.TIMESTAMP_TYPE_FLAG:
+    max_timestamp = header.max_timestamp
+    if flagged:
         # Kafka takes the records' timestamps from the header, and the flag away.
         if max_timestamp == batch.NO_TIMESTAMP:
             raise _refused([_append_time_by_producer(0)], ErrorCode.INVALID_TIMESTAMP)
