@@ -1,14 +1,13 @@
 """Opening a log: what is on disk becomes segments, and after an unclean stop their tail is checked byte by byte.
 
 Steps, as Kafka's loader has them:
-1. Leftovers. `.deleted` files go. A `.cleaned` file means a swap that was not decided: it goes, and every `.swap` file
-from
-   its offset on with it. Other `.swap` files were decided: the segments they cover go, and they take their names.
+1. Leftovers. `.deleted` files go. A `.cleaned` file means a swap that was not decided: it goes, and every `.swap`
+   file from its offset on with it. Other `.swap` files were decided: the segments they cover go, and they take their
+   names.
 2. Segments. An index without a log goes; a log without an index is scanned and gets one.
 3. Recovery, unless the last stop was clean: every segment from the recovery point on is scanned (`recovery`).
 4. Offsets. A log that ends below its start was tampered with and starts empty at its start. Leader epochs are cut to
-the
-   log's range, and the producers' state is read from the newest snapshot and replayed from there.
+   the log's range, and the producers' state is read from the newest snapshot and replayed from there.
 """
 
 from __future__ import annotations
@@ -22,7 +21,6 @@ from pylogd.storage.checkpoint_file import LEADER_EPOCHS, CheckpointError
 from pylogd.storage.log.leader_epochs import EpochCache
 from pylogd.storage.log.log import Log
 from pylogd.storage.log_config import LogConfig
-from pylogd.storage.producers.producer_replay import replay_log
 from pylogd.storage.producers.producer_state import EXPIRATION_MS, ProducerStates
 from pylogd.storage.recovery.segment_recovery import Recovery
 from pylogd.storage.segments.segment import (
@@ -71,66 +69,31 @@ def open_log(
     progress: Callable[[int], None] | None = None,
     sync: bool = True,
 ) -> Log:
-    """The log in `directory`, created if need be. Offsets are those of the checkpoint files; `clean` says that the
-    last stop was orderly. `sync` makes what was recovered durable; without it the
-    recovery point stays where it was until the next flush. `progress` is told how many segments remain
-    to be scanned. OSError when the disk fails. May run in a worker, because nobody else has the log yet."""
-    files = environment.files
-    if not files.is_dir(directory):
-        files.mkdirs(directory)
+    """The log in `directory`, created if need be. Offsets are those of the checkpoint files; `clean` says that the last
+    stop was orderly. `sync` makes what was recovered durable; without it the recovery point stays where it was until
+    the next flush. `progress` is told how many segments remain to be scanned. OSError when the disk fails. May run in
+    a worker, because nobody else has the log yet."""
+    if not environment.files.is_dir(directory):
         return _create(
             environment, directory, topic, partition, config, topic_id, log_start_offset, producer_expiration_ms
         )
-    found = _list(environment, directory)
-    if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
-        _settle_leftovers(environment, directory, found, config)
-        found = _list(environment, directory)
+    found = _settled(environment, directory, config)
     topic_id = _match_topic_id(environment, directory, found, topic_id)
     segments, unindexed = _load_segments(environment, directory, found, config)
-    snapshots = [
-        int(name[: -len(SNAPSHOT_SUFFIX)])
-        for name in found
-        if name.endswith(SNAPSHOT_SUFFIX) and name[: -len(SNAPSHOT_SUFFIX)].isdigit()
-    ]
-    epochs = EpochCache(files, f"{directory}/{LEADER_EPOCHS}")
-    if LEADER_EPOCHS in found:
-        try:
-            epochs.load()
-        except CheckpointError as error:
-            logger.warning("%s-%d: %s; the table starts empty", topic, partition, error)
-    producers = ProducerStates(files, directory, snapshots, producer_expiration_ms)
-    recovery = Recovery(environment, f"{topic}-{partition}", segments, epochs, producers, config, log_start_offset)
-    if clean:
-        recovery.rebuild_indexes(unindexed)
-        if segments and not recovery.ends_whole(segments.last):
-            logger.error("%s-%d: the last segment is corrupt although the last stop was clean", topic, partition)
-            clean = False
+    name = f"{topic}-{partition}"
+    epochs = _load_epochs(environment, directory, found, name)
+    producers = ProducerStates(environment.files, directory, _snapshot_offsets(found), producer_expiration_ms)
+    recovery = Recovery(environment, name, segments, epochs, producers, config, log_start_offset)
+    clean = clean and _is_whole(recovery, segments, unindexed, name)
     if not clean:
         recovery.recover_from(min([recovery_point, *(segment.base_offset for segment in unindexed)]), progress, sync)
-
-    end_offset = segments.last.next_offset() if segments else log_start_offset
-    if end_offset < log_start_offset:
-        logger.warning(
-            "%s-%d: the log ends at %d below its start %d; all segments are dropped",
-            topic,
-            partition,
-            end_offset,
-            log_start_offset,
-        )
-        recovery.drop(segments.snapshot())
-        epochs.clear()
-        producers.truncate_fully_and_start_at(log_start_offset)
-        end_offset = log_start_offset
+    end_offset = _end_offset(recovery, segments, epochs, producers, name, log_start_offset)
     if not segments:
         segments.add(_new_segment(environment, directory, log_start_offset, config))
     log_start_offset = max(log_start_offset, segments.first.base_offset)
     epochs.truncate_from_end(end_offset)
     epochs.truncate_from_start(log_start_offset)
-    producers.remove_stray_snapshots(segments.base_offsets)
-    if clean and producers.latest_snapshot_offset is None:
-        producers.map_end_offset = end_offset  # an orderly stop leaves a snapshot when there is anything to tell
-    elif not recovery.replayed_to(end_offset):
-        replay_log(producers, segments, log_start_offset, end_offset, environment.clock.now_ms())
+    recovery.bring_producers_to(end_offset, log_start_offset, clean)
     segments.last.file.close()
     log = Log(
         environment,
@@ -164,6 +127,7 @@ def _create(
     producer_expiration_ms: int,
 ) -> Log:
     files = environment.files
+    files.mkdirs(directory)
     segments = Segments()
     segments.add(_new_segment(environment, directory, log_start_offset, config))
     producers = ProducerStates(files, directory, [], producer_expiration_ms)
@@ -244,6 +208,63 @@ def _load_segments(
             if size and (offset_index < 0 or offset_index % 8 or time_index % 12):
                 unindexed.append(segment)
     return segments, unindexed
+
+
+def _load_epochs(environment: StorageEnvironment, directory: str, found: Listing, name: str) -> EpochCache:
+    epochs = EpochCache(environment.files, f"{directory}/{LEADER_EPOCHS}")
+    if LEADER_EPOCHS in found:
+        try:
+            epochs.load()
+        except CheckpointError as error:
+            logger.warning("%s: %s; the table starts empty", name, error)
+    return epochs
+
+
+def _snapshot_offsets(found: Listing) -> list[int]:
+    return [
+        int(name[: -len(SNAPSHOT_SUFFIX)])
+        for name in found
+        if name.endswith(SNAPSHOT_SUFFIX) and name[: -len(SNAPSHOT_SUFFIX)].isdigit()
+    ]
+
+
+def _is_whole(recovery: Recovery, segments: Segments, unindexed: list[Segment], name: str) -> bool:
+    """After a clean stop: is the log what such a stop leaves? Missing indexes are made on the way."""
+    recovery.rebuild_indexes(unindexed)
+    if segments and not recovery.ends_whole(segments.last):
+        logger.error("%s: the last segment is corrupt although the last stop was clean", name)
+        return False
+    return True
+
+
+def _end_offset(
+    recovery: Recovery,
+    segments: Segments,
+    epochs: EpochCache,
+    producers: ProducerStates,
+    name: str,
+    log_start_offset: int,
+) -> int:
+    """Where the log ends. Without segments that should be there it starts empty at its start."""
+    end_offset = segments.last.next_offset() if segments else log_start_offset
+    if end_offset >= log_start_offset:
+        return end_offset
+    logger.warning(
+        "%s: the log ends at %d below its start %d; all segments are dropped", name, end_offset, log_start_offset
+    )
+    recovery.drop(segments.snapshot())
+    epochs.clear()
+    producers.truncate_fully_and_start_at(log_start_offset)
+    return log_start_offset
+
+
+def _settled(environment: StorageEnvironment, directory: str, config: LogConfig) -> Listing:
+    """The directory without leftovers."""
+    found = _list(environment, directory)
+    if any(name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) for name in found):
+        _settle_leftovers(environment, directory, found, config)
+        found = _list(environment, directory)
+    return found
 
 
 def _settle_leftovers(environment: StorageEnvironment, directory: str, found: Listing, config: LogConfig) -> None:

@@ -57,10 +57,6 @@ class Recovery:
         #: Closed segments whose indexes are new on disk.
         self.rebuilt: list[Segment] = []
 
-    def replayed_to(self, end_offset: int) -> bool:
-        """Is the producers' state already that of `end_offset`?"""
-        return self._replayed_to == end_offset
-
     def recover_from(self, recovery_point: int, progress: Callable[[int], None] | None, sync: bool) -> None:
         """Scans every segment from the recovery point on. A recovery point at the very end of a segment includes that
         segment: its records were flushed while it was active, and the crash may have come before its indexes were."""
@@ -123,6 +119,15 @@ class Recovery:
             segment.file.close()
             if cut:
                 break
+
+    def bring_producers_to(self, end_offset: int, log_start_offset: int, clean: bool) -> None:
+        """The producers' state at the log end, which recovery may have come by already."""
+        producers = self._producers
+        producers.remove_stray_snapshots(self._segments.base_offsets)
+        if clean and producers.latest_snapshot_offset is None:
+            producers.map_end_offset = end_offset  # an orderly stop leaves a snapshot when there is anything to tell
+        elif self._replayed_to != end_offset:
+            replay_log(producers, self._segments, log_start_offset, end_offset, self._environment.clock.now_ms())
 
     def ends_whole(self, segment: Segment) -> bool:
         """Do the batches behind the last index entry parse? All that is looked at after a clean stop."""
