@@ -98,7 +98,7 @@ class Log(Placing, Reading):
         self.directory = directory
         for segment in self.segments:
             segment.moved(directory)
-        self.producers.moved(directory)
+        self.producers.snapshots.moved(directory)
         self.epochs.moved(f"{directory}/{LEADER_EPOCHS}")
 
     def __repr__(self) -> str:

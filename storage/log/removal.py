@@ -22,7 +22,7 @@ def delete_segments(log: LogState, segments: Iterable[Segment], keep_snapshots: 
         segment.drop()
         paths += segment.paths()
         if segment.base_offset not in keep_snapshots:
-            snapshot = log.producers.mark_snapshot_deleted(segment.base_offset)
+            snapshot = log.producers.snapshots.mark_deleted(segment.base_offset)
             if snapshot is not None:
                 paths.append(snapshot)
     if paths:

@@ -2,7 +2,7 @@
 
 Per producer id: the epoch, the last five batches (a retry of one of them is a duplicate, answered with its old
 offsets), the coordinator epoch of its last marker and the start of its open transaction. All of it is the replay of the
-log, sped up by snapshots (`producer_snapshot.py`); it changes only in `apply`, after the batch is in the log.
+log, sped up by snapshots (`snapshot_files.py`); it changes only in `apply`, after the batch is in the log.
 
 A transaction is *ongoing* from its first batch to its marker and *unreplicated* until the high watermark passes that
 marker. The first unstable offset is the smallest start among both, and READ_COMMITTED consumers read below it.
@@ -14,12 +14,13 @@ from pylogd.protocol import batch
 from pylogd.protocol.batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, SEQUENCE_MAX, BatchHeader
 from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.files import FileSystem
-from pylogd.storage.producers import producer_snapshot
 from pylogd.storage.producers.producer_entry import BatchMeta as BatchMeta
 from pylogd.storage.producers.producer_entry import CompletedTxn as CompletedTxn
 from pylogd.storage.producers.producer_entry import Marker as Marker
 from pylogd.storage.producers.producer_entry import ProducerEntry as ProducerEntry
 from pylogd.storage.producers.producer_entry import read_marker as read_marker
+from pylogd.storage.producers.producer_snapshot import Row
+from pylogd.storage.producers.snapshot_files import SnapshotFiles
 from pylogd.storage.producers.verification_guard import UNVERIFIED, Guard, Verifications
 from pylogd.storage.validation import Origin
 
@@ -36,15 +37,13 @@ class ProducerStates:
     last batches had no producer id, and whoever replays or rolls the log moves it."""
 
     __slots__ = (
-        "_directory",
-        "_files",
         "_loaded",
         "_snap_offset",
-        "_snapshots",
         "expiration_ms",
         "map_end_offset",
         "ongoing",
         "producers",
+        "snapshots",
         "unreplicated",
         "verifications",
     )
@@ -53,8 +52,6 @@ class ProducerStates:
         self, files: FileSystem, directory: str, snapshots: list[int] | None = None, expiration_ms: int = EXPIRATION_MS
     ) -> None:
         """`snapshots` are the offsets of the snapshot files already there, if the caller has listed the directory."""
-        self._files = files
-        self._directory = directory
         self.expiration_ms = expiration_ms
         self.producers: dict[int, ProducerEntry] = {}
         # First offset -> producer id, in order of first offsets, because transactions begin at the end of the log.
@@ -65,7 +62,7 @@ class ProducerStates:
         self.map_end_offset = 0
         self._loaded = False
         self._snap_offset = 0
-        self._snapshots = sorted(producer_snapshot.offsets_in(files, directory) if snapshots is None else snapshots)
+        self.snapshots = SnapshotFiles(files, directory, snapshots)
 
     # -- before the append
 
@@ -256,7 +253,8 @@ class ProducerStates:
     def on_log_start_offset(self, log_start_offset: int) -> None:
         self.on_high_watermark(log_start_offset)
         self.map_end_offset = max(self.map_end_offset, log_start_offset)
-        self._snap_offset = self._snapshots[-1] if self._snapshots else log_start_offset
+        latest = self.snapshots.latest
+        self._snap_offset = log_start_offset if latest is None else latest
 
     def remove_expired(self, now_ms: int) -> None:
         """Forgets producers idle for `producer.id.expiration.ms`, unless a transaction of theirs is open."""
@@ -271,37 +269,22 @@ class ProducerStates:
 
     # -- snapshots
 
-    @property
-    def snapshot_offsets(self) -> list[int]:
-        return list(self._snapshots)
-
-    @property
-    def latest_snapshot_offset(self) -> int | None:
-        return self._snapshots[-1] if self._snapshots else None
-
-    def snapshot_path(self, offset: int) -> str:
-        return producer_snapshot.path(self._directory, offset)
-
     def take_snapshot(self, durable: bool = True) -> str | None:
         """Writes the state at `map_end_offset` unless there is one; the path written. A durable one is synced: not on
         the loop."""
         offset = self.map_end_offset
         if offset <= self._snap_offset:
             return None
-        path = producer_snapshot.path(self._directory, offset)
-        self._files.write_atomically(path, producer_snapshot.encode(self._rows()), durable)
-        if offset not in self._snapshots:
-            self._snapshots.append(offset)
-            self._snapshots.sort()
+        path = self.snapshots.write(offset, self._rows(), durable)
         self._snap_offset = offset
         return path
 
-    def _rows(self) -> list[producer_snapshot.Row]:
+    def _rows(self) -> list[Row]:
         rows = []
         for entry in self.producers.values():
             last = entry.batches[-1] if entry.batches else None
             rows.append(
-                producer_snapshot.Row(
+                Row(
                     entry.producer_id,
                     entry.producer_epoch,
                     NO_SEQUENCE if last is None else last.last_sequence,
@@ -317,8 +300,7 @@ class ProducerStates:
     def truncate_and_reload(self, log_start_offset: int, log_end_offset: int, now_ms: int) -> None:
         """Goes back to the newest snapshot within the log, unless nothing at or behind its end was ever applied. The
         caller replays the log from `map_end_offset` on."""
-        for offset in [o for o in self._snapshots if o > log_end_offset or o <= log_start_offset]:
-            self._delete_snapshot(offset)
+        self.snapshots.delete_outside(log_start_offset, log_end_offset)
         if self._loaded and log_end_offset >= self.map_end_offset:
             self.on_log_start_offset(log_start_offset)
             return
@@ -327,8 +309,7 @@ class ProducerStates:
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
         self._clear()
-        for known in list(self._snapshots):
-            self._delete_snapshot(known)
+        self.snapshots.delete_all()
         self._snap_offset = 0
         self.map_end_offset = offset
 
@@ -339,67 +320,28 @@ class ProducerStates:
         self.unreplicated = {}
 
     def _load(self, log_start_offset: int, now_ms: int) -> None:
-        while self._snapshots:
-            offset = self._snapshots[-1]
-            try:
-                rows = producer_snapshot.decode(self._files.read_bytes(self.snapshot_path(offset)))
-            except (producer_snapshot.CorruptSnapshot, FileNotFoundError):
-                self._delete_snapshot(offset)
-                continue
-            for row in rows:
-                entry = ProducerEntry(
-                    row.producer_id,
-                    row.epoch,
-                    row.coordinator_epoch,
-                    row.timestamp,
-                    row.txn_first_offset if row.txn_first_offset >= 0 else None,
-                )
-                if self._is_expired(entry, now_ms):
-                    continue
-                if row.last_offset >= 0:
-                    entry.batches = [BatchMeta(row.last_sequence, row.last_offset, row.offset_delta, row.timestamp)]
-                self.producers[row.producer_id] = entry
-            opened = [e for e in self.producers.values() if e.txn_first_offset is not None]
-            opened.sort(key=lambda e: e.txn_first_offset or 0)
-            self.ongoing = {e.txn_first_offset or 0: e.producer_id for e in opened}
-            self._snap_offset = self.map_end_offset = offset
+        found = self.snapshots.read_latest()
+        if found is None:
+            self._snap_offset = self.map_end_offset = log_start_offset
             return
-        self._snap_offset = self.map_end_offset = log_start_offset
-
-    def remove_stray_snapshots(self, segment_base_offsets: list[int]) -> None:
-        """Deletes snapshots without a segment, but not the newest one if it lies behind all segments: a clean stop
-        wrote it."""
-        bases = set(segment_base_offsets)
-        strays = [offset for offset in self._snapshots if offset not in bases]
-        newest_base = max(bases, default=-1)
-        for offset in strays:
-            if offset == strays[-1] and (offset >= newest_base or not bases):
+        offset, rows = found
+        for row in rows:
+            entry = ProducerEntry(
+                row.producer_id,
+                row.epoch,
+                row.coordinator_epoch,
+                row.timestamp,
+                row.txn_first_offset if row.txn_first_offset >= 0 else None,
+            )
+            if self._is_expired(entry, now_ms):
                 continue
-            self._delete_snapshot(offset)
-
-    def delete_snapshots_before(self, offset: int) -> None:
-        for known in [o for o in self._snapshots if o < offset]:
-            self._delete_snapshot(known)
-
-    def mark_snapshot_deleted(self, offset: int, suffix: str = ".deleted") -> str | None:
-        """Renames the snapshot of a segment that goes away; the new path, for the one who deletes the segment's files
-        later."""
-        if offset not in self._snapshots:
-            return None
-        self._snapshots.remove(offset)
-        path = self.snapshot_path(offset)
-        if not self._files.exists(path):
-            return None
-        self._files.rename(path, path + suffix)
-        return path + suffix
-
-    def _delete_snapshot(self, offset: int) -> None:
-        self._snapshots.remove(offset)
-        self._files.unlink(self.snapshot_path(offset))
-
-    def moved(self, directory: str) -> None:
-        """The log's directory was renamed."""
-        self._directory = directory
+            if row.last_offset >= 0:
+                entry.batches = [BatchMeta(row.last_sequence, row.last_offset, row.offset_delta, row.timestamp)]
+            self.producers[row.producer_id] = entry
+        opened = [e for e in self.producers.values() if e.txn_first_offset is not None]
+        opened.sort(key=lambda e: e.txn_first_offset or 0)
+        self.ongoing = {e.txn_first_offset or 0: e.producer_id for e in opened}
+        self._snap_offset = self.map_end_offset = offset
 
 
 def _fenced(entry: ProducerEntry, epoch: int) -> KafkaError:

@@ -107,7 +107,7 @@ class Recovery:
             logger.warning(
                 "%s: the indexes of segment %d are missing or unusable and are rebuilt", self._name, segment.base_offset
             )
-            scratch = ProducerStates(self._environment.files, segment.directory, self._producers.snapshot_offsets)
+            scratch = ProducerStates(self._environment.files, segment.directory, self._producers.snapshots.offsets)
             replay_log(
                 scratch, self._segments, self._log_start_offset, segment.base_offset, self._environment.clock.now_ms()
             )
@@ -123,8 +123,8 @@ class Recovery:
     def bring_producers_to(self, end_offset: int, log_start_offset: int, clean: bool) -> None:
         """The producers' state at the log end, which recovery may have come by already."""
         producers = self._producers
-        producers.remove_stray_snapshots(self._segments.base_offsets)
-        if clean and producers.latest_snapshot_offset is None:
+        producers.snapshots.delete_strays(self._segments.base_offsets)
+        if clean and producers.snapshots.latest is None:
             producers.map_end_offset = end_offset  # an orderly stop leaves a snapshot when there is anything to tell
         elif self._replayed_to != end_offset:
             replay_log(producers, self._segments, log_start_offset, end_offset, self._environment.clock.now_ms())
@@ -193,7 +193,7 @@ class Recovery:
             segment.change_suffix(DELETED_SUFFIX)
             segment.drop()
             paths = segment.paths()
-            snapshot = self._producers.mark_snapshot_deleted(segment.base_offset)
+            snapshot = self._producers.snapshots.mark_deleted(segment.base_offset)
             for path in [*paths, *([snapshot] if snapshot else [])]:
                 files.unlink(path)
 

@@ -244,16 +244,16 @@ def test_reload_from_the_newest_snapshot_in_range(log: Harness) -> None:
         log.states.map_end_offset = log.end
         log.states.take_snapshot()
     states = ProducerStates(FileSystem(), str(log.directory))
-    assert states.snapshot_offsets == [1, 2, 3, 4]
+    assert states.snapshots.offsets == [1, 2, 3, 4]
     states.truncate_and_reload(0, 3, now_ms=200)
     assert states.map_end_offset == 3
-    assert states.snapshot_offsets == [1, 2, 3]
+    assert states.snapshots.offsets == [1, 2, 3]
     assert states.producers[PID].batches == [BatchMeta(2, 2, 0, 100)]
     assert states.first_unstable_offset is None
     states.truncate_and_reload(2, 3, now_ms=200)
-    assert states.snapshot_offsets == [3]
+    assert states.snapshots.offsets == [3]
     states.truncate_fully_and_start_at(50)
-    assert (states.snapshot_offsets, states.map_end_offset, states.producers) == ([], 50, {})
+    assert (states.snapshots.offsets, states.map_end_offset, states.producers) == ([], 50, {})
 
 
 def test_reload_finds_open_transactions_and_skips_expired_producers(log: Harness) -> None:
@@ -287,28 +287,28 @@ def test_a_damaged_snapshot_gives_way_to_an_older_one(log: Harness, damage) -> N
         log.send(n)
         log.states.map_end_offset = log.end
         log.states.take_snapshot()
-    path = Path(log.states.snapshot_path(2))
+    path = Path(log.states.snapshots.path(2))
     path.write_bytes(damage(path.read_bytes()))
     states = ProducerStates(FileSystem(), str(log.directory))
     states.truncate_and_reload(0, 2, now_ms=100)
-    assert (states.map_end_offset, states.snapshot_offsets) == (1, [1])
+    assert (states.map_end_offset, states.snapshots.offsets) == (1, [1])
     assert not path.exists()
 
 
 def test_stray_snapshots(log: Harness) -> None:
     for offset in (0, 5, 10, 15, 20, 30):
-        Path(log.states.snapshot_path(offset)).write_bytes(producer_snapshot.encode([]))
+        Path(log.states.snapshots.path(offset)).write_bytes(producer_snapshot.encode([]))
     states = ProducerStates(FileSystem(), str(log.directory))
-    states.remove_stray_snapshots([0, 10, 20])
-    assert states.snapshot_offsets == [0, 10, 20, 30]
-    states.remove_stray_snapshots([0, 10, 40])
-    assert states.snapshot_offsets == [0, 10]
-    states.delete_snapshots_before(10)
-    assert states.snapshot_offsets == [10]
-    deleted = states.mark_snapshot_deleted(10)
+    states.snapshots.delete_strays([0, 10, 20])
+    assert states.snapshots.offsets == [0, 10, 20, 30]
+    states.snapshots.delete_strays([0, 10, 40])
+    assert states.snapshots.offsets == [0, 10]
+    states.snapshots.delete_before(10)
+    assert states.snapshots.offsets == [10]
+    deleted = states.snapshots.mark_deleted(10)
     assert deleted is not None
     assert Path(deleted).exists()
-    assert (states.snapshot_offsets, states.mark_snapshot_deleted(10)) == ([], None)
+    assert (states.snapshots.offsets, states.snapshots.mark_deleted(10)) == ([], None)
 
 
 def test_the_log_start_moves(log: Harness) -> None:
