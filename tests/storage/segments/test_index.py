@@ -10,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pylogd.runtime.files import FileSystem
 from pylogd.runtime.simulated.simulated_files import SimulatedFileSystem
-from pylogd.storage.segments.index import CorruptIndex, OffsetIndex, TimeIndex
+from pylogd.storage.segments.index import OffsetIndex, TimeIndex
+from pylogd.storage.segments.sparse_index import CorruptIndex
 
 BASE = 1000
 offset_entries = st.lists(st.tuples(st.integers(1, 50), st.integers(1, 5000)), max_size=60)
