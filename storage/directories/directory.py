@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from pylogd.metadata.topic_names import CLUSTER_METADATA_TOPIC
 from pylogd.protocol import uuids
+from pylogd.protocol.errors import ErrorCode, KafkaError
 from pylogd.runtime.file_lock import FileLock, LockHeld
 from pylogd.runtime.files import FileSystem
 from pylogd.storage import checkpoint_file
@@ -29,6 +30,8 @@ FUTURE_SUFFIX = "-future"
 #: Kept by tiered storage; no partition.
 _INDEX_CACHE = "remote-log-index-cache"
 _NAME_MAX = 255
+#: Above this many changed files one sync of the file system is cheaper than a sync of each.
+SYNC_TOGETHER_MIN = 64
 
 _PARTITION_NAME = re.compile(r"(.+)-(\d+)")
 _ASIDE_NAME = re.compile(r"(.+)-(\d+)\.([0-9a-f]+)(-delete|-stray|-future)")
@@ -151,6 +154,20 @@ class LogDirectory:
 
     def __repr__(self) -> str:
         return f"LogDirectory({self.path!r}, {'online' if self.online else self.failure})"
+
+
+def choose_directory(
+    directories: list[LogDirectory], directory_id: bytes | None, cordoned: Collection[str]
+) -> LogDirectory:
+    """Where a new partition goes: into the given directory, or into the one with the fewest partitions."""
+    online = [directory for directory in directories if directory.online]
+    if not online:
+        raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online.")
+    for directory in online:
+        if directory_id is not None and directory.id == directory_id:
+            return directory
+    usable = [directory for directory in online if directory.path not in cordoned] or online
+    return min(usable, key=lambda directory: len(directory.partitions))
 
 
 def aside_name(topic: str, partition: int, unique: str, suffix: str) -> str:

@@ -28,11 +28,13 @@ from pylogd.storage.directories.directory import (
     NoDirectory,
     TopicPartition,
     aside_name,
+    choose_directory,
 )
+from pylogd.storage.directories.directory_closing import close_logs
 from pylogd.storage.directories.directory_environment import DirectoryEnvironment, TruncationListener
 from pylogd.storage.directories.directory_jobs import DirectoryJobs
 from pylogd.storage.directories.directory_recovery import recover_directory
-from pylogd.storage.directories.maintenance import SYNC_TOGETHER_MIN, Maintenance
+from pylogd.storage.directories.maintenance import Maintenance
 from pylogd.storage.directories.manager_settings import ManagerSettings
 from pylogd.storage.directories.offset_checkpoints import Checkpoints
 from pylogd.storage.log.flushing import Flusher
@@ -171,7 +173,7 @@ class LogManager:
         key = (topic, partition)
         log = self._logs.get(key)
         if log is None:
-            directory = self._homes.get(key) or self._choose(directory_id)
+            directory = self._homes.get(key) or choose_directory(self.directories, directory_id, self.settings.cordoned)
             if not directory.online:
                 raise _offline(key, directory)
             if key not in directory.partitions:
@@ -187,16 +189,6 @@ class LogManager:
         if not log.metadata_written:
             self.maintenance.write_metadata(log)
         return log
-
-    def _choose(self, directory_id: bytes | None) -> LogDirectory:
-        online = [directory for directory in self.directories if directory.online]
-        if not online:
-            raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "No log directory is online.")
-        for directory in online:
-            if directory_id is not None and directory.id == directory_id:
-                return directory
-        usable = [directory for directory in online if directory.path not in self.settings.cordoned] or online
-        return min(usable, key=lambda directory: len(directory.partitions))
 
     def _load(
         self,
@@ -369,26 +361,9 @@ class LogManager:
     async def _close_directory(self, directory: LogDirectory, broker_epoch: int) -> None:
         logs = [log for key in directory.partitions if (log := self._logs.get(key)) is not None]
         try:
-            await self.workers.offload(self._close_logs, directory, logs, broker_epoch)
+            await self.workers.offload(close_logs, self.files, self.checkpoints, directory, logs, broker_epoch)
         except OSError as error:
             self.directory_failed(directory, f"closing: {error}")
-
-    def _close_logs(self, directory: LogDirectory, logs: list[Log], broker_epoch: int) -> None:
-        """Worker; the loop no longer touches the logs. The marker comes last: it vouches for everything before."""
-        changed = [log for log in logs if log.dirty]
-        together = len(changed) > SYNC_TOGETHER_MIN
-        for log in logs:
-            if log.log_end_offset > log.recovery_point and not together:
-                plan = log.flush_plan()
-                plan.run()
-                log.recovery_point = plan.end
-            log.close(durable=not together)
-        if together:
-            self.files.sync_file_system(directory.path)
-            for log in changed:
-                log.recovery_point = log.log_end_offset
-        self.checkpoints.write_all(directory)
-        directory.write_clean_shutdown(broker_epoch)
 
     def abandon(self) -> None:
         """For tests and a second signal: lets go of everything without writing, as a crash would."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pylogd.protocol.errors import KafkaError
 from pylogd.storage import checkpoint_file
-from pylogd.storage.directories.directory import LogDirectory
+from pylogd.storage.directories.directory import SYNC_TOGETHER_MIN, LogDirectory
 
 if TYPE_CHECKING:
     from pylogd.storage.directories.log_manager import LogManager
@@ -24,8 +24,6 @@ logger = logging.getLogger(__name__)
 
 #: How long a slice of periodic work may hold the loop.
 _SLICE_S = 0.004
-#: Above this many changed files one sync of the file system is cheaper than a sync of each.
-SYNC_TOGETHER_MIN = 64
 #: asyncio's timers take no more; an interval beyond is "never".
 _INTERVAL_MS_MAX = 30 * 24 * 3600 * 1000
 
