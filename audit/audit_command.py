@@ -5,12 +5,11 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from pylogd.audit.model import Report
 from pylogd.audit.progress import Progress
 from pylogd.audit.report_output import write_json_lines, write_table
-from pylogd.audit.run import audit
+from pylogd.audit.run import Answer, Item, audit
 from pylogd.audit.survey import NoDataDirectory
 
 EPILOG = """\
@@ -54,8 +53,8 @@ def finish(options: argparse.Namespace, run: Callable[[], Report], prog: str) ->
 
 
 def execute_here(
-    step: str, function: Callable[[Any], Any], items: Sequence[Any], size: Callable[[Any], int] | None = None
-) -> list[Any]:
+    step: str, function: Callable[[Item], Answer], items: Sequence[Item], size: Callable[[Item], int] | None = None
+) -> list[Answer]:
     progress = Progress(step, len(items), sum(map(size, items)) if size else 0)
     answers = []
     done_bytes = 0

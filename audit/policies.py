@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Any
 
 from pylogd.metadata.record_batches import decode_batches
 from pylogd.metadata.snapshot import SnapshotId
@@ -34,7 +33,7 @@ def compacted_topics(path: str) -> set[str]:
     return found
 
 
-def _records(path: str) -> Iterator[Any]:
+def _records(path: str) -> Iterator[object]:
     """Of the last snapshot and of the log. What the snapshot contains may come again."""
     if not os.path.isdir(path):
         return

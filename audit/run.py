@@ -4,12 +4,15 @@ replicas differ."""
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from pylogd.audit.compare import Block, Look, compare, judge, look, plan
-from pylogd.audit.model import PartitionReport, Replica, ReplicaReport, Report, Task
+from pylogd.audit.model import PartitionReport, Replica, Report, Task
 from pylogd.audit.partition_check import check
 from pylogd.audit.survey import NoDataDirectory, Survey, survey_or_reason
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
 
 
 class Execute(Protocol):
@@ -17,13 +20,17 @@ class Execute(Protocol):
     that is known."""
 
     def __call__(
-        self, step: str, function: Callable[[Any], Any], items: Sequence[Any], size: Callable[[Any], int] | None = None
-    ) -> list[Any]: ...
+        self,
+        step: str,
+        function: Callable[[Item], Answer],
+        items: Sequence[Item],
+        size: Callable[[Item], int] | None = None,
+    ) -> list[Answer]: ...
 
 
 def here(
-    step: str, function: Callable[[Any], Any], items: Sequence[Any], size: Callable[[Any], int] | None = None
-) -> list[Any]:
+    step: str, function: Callable[[Item], Answer], items: Sequence[Item], size: Callable[[Item], int] | None = None
+) -> list[Answer]:
     """In this process, one after another."""
     return [function(item) for item in items]
 
@@ -32,10 +39,10 @@ def audit(directories: Sequence[str], execute: Execute = here) -> Report:
     """Checks every partition in the data directories, and compares the replicas that several of them have of one.
     NoDataDirectory when a path is none."""
     surveys: list[Survey] = []
-    for found in execute("surveying directories", survey_or_reason, list(dict.fromkeys(directories))):
-        if isinstance(found, str):
-            raise NoDataDirectory(found)
-        surveys.append(found)
+    for survey in execute("surveying directories", survey_or_reason, list(dict.fromkeys(directories))):
+        if isinstance(survey, str):
+            raise NoDataDirectory(survey)
+        surveys.append(survey)
     compacted = {topic for each in surveys for topic in each.compacted}
     groups: dict[tuple[str, int], list[Replica]] = {}
     for replica in (replica for each in surveys for replica in each.replicas):
@@ -44,7 +51,7 @@ def audit(directories: Sequence[str], execute: Execute = here) -> Report:
 
     # The largest first: the last tasks decide how long a cluster works.
     tasks = sorted((task for each in planned.values() for task in each), key=lambda task: -task.replica.size)
-    checked: list[ReplicaReport] = execute("checking partitions", check, tasks, lambda task: task.replica.size)
+    checked = execute("checking partitions", check, tasks, lambda task: task.replica.size)
     by_path = {report.replica.path: report for report in checked}
 
     partitions = []

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pylogd.audit import Report, audit
 from pylogd.audit.audit_command import finish, parser
 from pylogd.audit.progress import Progress
+from pylogd.audit.run import Answer, Item
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -34,8 +35,12 @@ class SparkExecute:
         self._context = spark.sparkContext
 
     def __call__(
-        self, step: str, function: Callable[[Any], Any], items: Sequence[Any], size: Callable[[Any], int] | None = None
-    ) -> list[Any]:
+        self,
+        step: str,
+        function: Callable[[Item], Answer],
+        items: Sequence[Item],
+        size: Callable[[Item], int] | None = None,
+    ) -> list[Answer]:
         if not items:
             return []
         context = self._context
@@ -47,7 +52,7 @@ class SparkExecute:
         numbered = list(zip(range(len(items)), items, sizes))
         hands = [numbered[first::tasks] for first in range(tasks)]
 
-        def work(hand: list[tuple[int, Any, int]]) -> Iterator[tuple[int, Any]]:
+        def work(hand: list[tuple[int, Item, int]]) -> Iterator[tuple[int, Answer]]:
             for number, item, item_bytes in hand:
                 yield number, function(item)
                 done.add(1)
