@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pylogd.broker.gate.gate import Gate
     from pylogd.broker.network.server import Server
     from pylogd.config.host import Host
-    from pylogd.controller.driver import QuorumDriver
+    from pylogd.controller.quorum.driver import QuorumDriver
     from pylogd.metadata.latest import LatestImage
     from pylogd.rpc.controller_channel import RoutedChannel
     from pylogd.storage.directories.directory import TopicPartition

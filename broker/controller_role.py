@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pylogd.broker.network.server import Server
     from pylogd.broker.services import ControllerServices
     from pylogd.config.host import Host
-    from pylogd.controller.driver import QuorumDriver
+    from pylogd.controller.quorum.driver import QuorumDriver
     from pylogd.rpc.controller_channel import Channel
 
 logger = logging.getLogger(__name__)

@@ -22,7 +22,7 @@ from pylogd.protocol.failures import error_response
 from pylogd.rpc.peer import Peer, PeerError
 
 if TYPE_CHECKING:
-    from pylogd.controller.service import ControllerContext
+    from pylogd.controller.served_apis import ControllerContext
     from pylogd.protocol.schema import Message
     from pylogd.runtime.network import Network
 

@@ -20,7 +20,7 @@ from pylogd.protocol.errors import ErrorCode, KafkaError
 if TYPE_CHECKING:
     from pylogd.broker.cluster.publisher import MetadataPublisher
     from pylogd.config.host import Host
-    from pylogd.controller.driver import QuorumDriver
+    from pylogd.controller.quorum.driver import QuorumDriver
     from pylogd.metadata.delta import ImageDelta
     from pylogd.metadata.image import ClusterImage
     from pylogd.protocol.messages.broker_registration import BrokerRegistrationRequest
