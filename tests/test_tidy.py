@@ -21,86 +21,29 @@ FILE_LINES_MAX = 400
 ROOM_MODULES_MAX = 17
 CYCLE_MODULES_MAX = 4
 
-LONG_FUNCTIONS = {
-    "storage/log/appending.py: Appending.append_as_leader": "to be divided",
-    "storage/log/placing.py: Placing.place": "to be divided",
-    "storage/recovery/loading.py: open_log": "to be divided",
-    "storage/validation.py: validate_append": "to be divided",
-    "controller/decide/brokers.py: register_broker": "to be divided",
-    "controller/decide/partition_change.py: PartitionChange.build": "to be divided",
-    "controller/decide/topics.py: delete_topics": "to be divided",
-    "controller/service.py: Controller.__init__": "to be divided",
-    "coordinators/groups/consumer/classic_members.py: ClassicMembers.join": "to be divided",
-    "broker/cluster/controller_assembly.py: build_controller": "to be divided",
-    "broker/fetch/fetch_plan.py: _read": "to be divided",
-    "broker/handlers/produce.py: _append": "to be divided",
-    "broker/network/connection.py: Connection._handle": "to be divided",
-    "broker/node.py: Node.__init__": "to be divided",
-    "broker/produce/produce_template.py: RepeatedProduce.run": "to be divided",
-    "audit/survey.py: survey": "to be divided",
-}
+LONG_FUNCTIONS: dict[str, str] = {}
 
-DEEP_FUNCTIONS = {
-    "storage/compaction/compaction.py: _Compaction._map_segment": "to be divided",
-    "storage/log/reading.py: Reading._read_indexed": "to be divided",
-    "storage/producers/producer_state.py: ProducerStates.check": "to be divided",
-    "controller/decide/directories.py: assign_replicas_to_dirs": "to be divided",
-    "broker/handlers/produce.py: _append": "to be divided",
-    "broker/network/connection.py: Connection.received": "to be divided",
-    "broker/produce/produce_template.py: RepeatedProduce.run": "to be divided",
-}
+DEEP_FUNCTIONS: dict[str, str] = {}
 
 LONG_FILES = {
-    "protocol/batch.py": "to be divided",
-    "runtime/files.py": "to be divided",
-    "runtime/simulated_files.py": "to be divided",
-    "runtime/simulated_network.py": "to be divided",
-    "runtime/stream.py": "to be divided",
-    "metadata/image.py": "to be divided",
-    "storage/directories/log_manager.py": "to be divided",
-    "storage/producers/producer_state.py": "to be divided",
-    "storage/segments/index.py": "to be divided",
-    "replication/partition.py": "to be divided",
-    "controller/driver.py": "to be divided",
-    "controller/raft/node.py": "to be divided",
-    "controller/service.py": "to be divided",
-    "coordinators/groups/classic/classic_protocol.py": "to be divided",
-    "coordinators/groups/consumer/consumer_protocol.py": "to be divided",
-    "coordinators/shard/shard.py": "to be divided",
-    "coordinators/transactions/transactions.py": "to be divided",
-    "broker/network/connection.py": "to be divided",
-    "broker/node.py": "to be divided",
+    "replication/partition.py": "a replica's role, its append and its waits share the fields that every request reads; "
+    "divided further they would sit behind calls",
 }
 
 LARGE_ROOMS = {
     "protocol/messages": "one module per API or kind of record",
     "broker/handlers": "one module per API",
-    "config": "to be divided",
-    "protocol": "to be divided",
-    "spark_connector/pipelines": "to be divided",
 }
 
 #: Modules in them are named after APIs.
 NAMED_AFTER_APIS = ("protocol/messages", "broker/handlers")
 
 REPEATED_NAMES = {
-    "errors": "to be divided",
-    "records": "to be divided",
-    "wire": "to be divided",
-    "stream": "to be divided",
-    "group": "to be divided",
-    "load": "to be divided",
-    "log": "to be divided",
-    "isr": "to be divided",
-    "partition": "to be divided",
-    "producer_ids": "to be divided",
-    "quorum": "to be divided",
-    "topics": "to be divided",
-    "node": "to be divided",
-    "output": "to be divided",
-    "settings": "to be divided",
-    "context": "to be divided",
-    "command": "to be divided",
+    "__main__": "what `python -m` runs has no other name",
+}
+
+OTHER_LOGGERS = {
+    "cli/daemon.py": "what the process as a whole has to say is said by `pylogd`",
 }
 
 
@@ -141,7 +84,6 @@ def test_rooms_are_not_crowded() -> None:
 # -- cycles
 
 
-@pytest.mark.xfail(reason="five are left", strict=True)
 def test_no_cycle_of_imports_is_large_or_leaves_its_folder() -> None:
     """Imports for types count: whoever reads one of the modules has to read them all."""
     known = modules()
@@ -175,6 +117,7 @@ def test_a_logger_is_named_after_its_module() -> None:
         for module in modules().values()
         for statement in module.tree.body
         if isinstance(statement, ast.Assign) and "getLogger(" in ast.unparse(statement)
+        if str(module.path) not in OTHER_LOGGERS
     ]
     assert made
     wrong = [(path, text) for path, text in made if text != "logger = logging.getLogger(__name__)"]

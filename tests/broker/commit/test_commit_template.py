@@ -13,6 +13,7 @@ from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.messages import join_group, offset_commit, offset_fetch
 from support.datanode import DataNode
 from support.rawclient import Client
+from support.wait import eventually
 
 GROUP = "readers"
 VERSIONS = [6, 7, 8, 9, 10]
@@ -151,6 +152,20 @@ def test_a_commit_that_is_not_replicated_in_time(node: DataNode, short: list[boo
         partition = node.partition("__consumer_offsets")
         node.call(partition.become_leader, 0, (1, 2), (1, 2), 1)
         assert codes(client.ask(request, 9)) == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+        assert short == [True]
+
+
+def test_a_commit_that_waits_when_the_coordinator_is_another_one(node: DataNode, short: list[bool]) -> None:
+    with node.client() as client:
+        request = commit(node, ("orders", 0, 1))
+        assert codes(client.ask(request, 9)) == [ErrorCode.NONE]
+        partition = node.partition("__consumer_offsets")
+        node.call(partition.become_leader, 0, (1, 2), (1, 2), 1)
+        end = partition.log.log_end_offset
+        client.send(request, 9)
+        eventually(lambda: partition.log.log_end_offset > end, pause_s=0.001)
+        node.call(partition.become_follower, 1, 2)
+        assert codes(client.reply()) == [ErrorCode.NOT_COORDINATOR]
         assert short == [True]
 
 
