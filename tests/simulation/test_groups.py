@@ -16,8 +16,8 @@ from support.scale import scaled
 
 from simulation.group_simulation import GroupSimulation
 
-SEEDS = scaled(test=4, soak=300)
-CHUNKS = scaled(test=2, soak=30)
+SEEDS = scaled(test=4, soak=500)
+CHUNKS = scaled(test=2, soak=50)
 #: A mutant that survives this many seeds is not found.
 MUTANT_SEEDS = 12
 

@@ -14,8 +14,8 @@ from support.scale import scaled
 
 from simulation.transaction_simulation import TransactionSimulation
 
-SEEDS = scaled(test=6, soak=300)
-CHUNKS = scaled(test=3, soak=30)
+SEEDS = scaled(test=6, soak=500)
+CHUNKS = scaled(test=3, soak=50)
 #: A mutant that survives this many seeds is not found.
 MUTANT_SEEDS = 12
 
