@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
-from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from pylogd.config.broker import BrokerConfig
@@ -15,8 +14,7 @@ if TYPE_CHECKING:
     from pylogd.runtime.workers import Workers
 
 
-@dataclass(frozen=True, slots=True)
-class Host:
+class Host(NamedTuple):
     broker_id: int
     config: BrokerConfig
     loop: AbstractEventLoop

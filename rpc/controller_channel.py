@@ -12,16 +12,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from operator import attrgetter
 from typing import Any, Protocol
 
 from pylogd.protocol.api import APIS, ApiKey
 from pylogd.protocol.errors import ErrorCode
 from pylogd.protocol.failures import error_response
-from pylogd.protocol.messages.alter_configs import AlterConfigsResponse
-from pylogd.protocol.messages.create_partitions import CreatePartitionsResponse
-from pylogd.protocol.messages.create_topics import CreateTopicsResponse
-from pylogd.protocol.messages.delete_topics import DeleteTopicsResponse
-from pylogd.protocol.messages.incremental_alter_configs import IncrementalAlterConfigsResponse
 from pylogd.protocol.schema import Message
 from pylogd.rpc import envelope
 from pylogd.rpc.caller import Caller
@@ -197,21 +193,20 @@ class _Result(Protocol):
     error_code: int
 
 
-def _results(response: Any) -> Sequence[_Result] | None:
-    """What carries the errors in a response that has none for the whole."""
-    match response:
-        case CreateTopicsResponse():
-            return response.topics
-        case CreatePartitionsResponse():
-            return response.results
-        case DeleteTopicsResponse() | AlterConfigsResponse() | IncrementalAlterConfigsResponse():
-            return response.responses
-    return None
+#: What carries the errors in responses that have none for the whole.
+_RESULTS: dict[int, Callable[[Any], Sequence[_Result]]] = {
+    ApiKey.CREATE_TOPICS: attrgetter("topics"),
+    ApiKey.CREATE_PARTITIONS: attrgetter("results"),
+    ApiKey.DELETE_TOPICS: attrgetter("responses"),
+    ApiKey.ALTER_CONFIGS: attrgetter("responses"),
+    ApiKey.INCREMENTAL_ALTER_CONFIGS: attrgetter("responses"),
+}
 
 
 def _not_controller(response: Any) -> bool:
     """Whether the response, or the first of its results, says that another node is the active controller."""
-    results = _results(response)
-    if results is None:
+    find = _RESULTS.get(response.API_KEY)
+    if find is None:
         return bool(response.error_code == ErrorCode.NOT_CONTROLLER)
+    results = find(response)
     return bool(results) and results[0].error_code == ErrorCode.NOT_CONTROLLER

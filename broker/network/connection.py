@@ -62,6 +62,7 @@ class Connection:
         "_client_id_bytes",
         "_exclusive",
         "_in_turn",
+        "_latest",
         "_out",
         "_splits",
         "_templates",
@@ -115,6 +116,8 @@ class Connection:
         self._splits: Splits = []
         #: By key and version as one number.
         self._templates: dict[int, Templates] = {}
+        #: Those that answered last.
+        self._latest: Templates | None = None
         self._in_turn = False
 
     @property
@@ -132,7 +135,12 @@ class Connection:
         """Handle every whole request that may start now."""
         self._in_turn = True
         try:
-            start = self._serve(view, start, end)
+            latest = self._latest
+            if latest is not None and not self._exclusive and not self.stream.sending:
+                # The short way: most of what busy clients send is answered here.
+                start = self._repeat(latest, view, start, end)
+            if start < end:
+                start = self._serve(view, start, end, latest)
         except (ProtocolError, CloseConnection) as refusal:
             self.close(str(refusal))
         except Exception as failure:
@@ -147,19 +155,34 @@ class Connection:
         self.last_active = self.loop.time()
         return start
 
-    def _serve(self, view: memoryview, start: int, end: int) -> int:
-        """Returns where the first request begins that is not whole or may not start yet."""
+    def _repeat(self, templates: Templates, view: memoryview, start: int, end: int) -> int:
+        """Answer the requests at the beginning that repeat others. Returns where another one starts."""
+        pending = len(self.pending)
+        room = PENDING_MAX - pending
+        if room <= 0 or (pending and not templates.works_ahead):
+            return start
+        done = templates.run(view, start, end, self._out, room, self.server.limits.request_bytes_max)
+        if done > start:
+            self._latest = templates
+            if self.share.held:
+                self.share.give_back()
+        return done
+
+    def _serve(self, view: memoryview, start: int, end: int, tried: Templates | None) -> int:
+        """Returns where the first request begins that is not whole or may not start yet. It is not one for the
+        templates that have been `tried`."""
         stream = self.stream
         templates = self._templates
         size_max = self.server.limits.request_bytes_max
         while end - start >= 4 and not self.closed:
+            if len(self._out) > _FLUSH_BYTES:
+                self._flush()
             if templates and end - start >= _KEY_AND_VERSION_BYTES and not self._exclusive and not stream.sending:
                 known = templates.get(_key_and_version(view, start)[0])
-                if known is not None and (known.works_ahead or not self.pending):
-                    done = known.run(view, start, end, self._out, PENDING_MAX - len(self.pending), size_max)
+                if known is not None and known is not tried:
+                    done = self._repeat(known, view, start, end)
                     if done > start:
                         start = done
-                        self._taken()
                         continue
             (size,) = _size(view, start)
             body = start + 4
@@ -172,17 +195,10 @@ class Connection:
                 stream.pause()
                 break
             self._handle(view[body:stop])
-            start = stop
+            start, tried = stop, None
             if self.share.held:
                 self.share.give_back()
         return start
-
-    def _taken(self) -> None:
-        """Repetitions were answered, or wait."""
-        if self.share.held:
-            self.share.give_back()
-        if len(self._out) > _FLUSH_BYTES:
-            self._flush()
 
     def _works_ahead(self, view: memoryview, start: int) -> bool:
         """Whether the request that starts here may start although replies are pending."""
@@ -245,7 +261,10 @@ class Connection:
                 self._learn(route, context, frame, position, request, response)
                 self._defer(route, context, request, response, decision.throttle_ms)
         elif self.pending:
-            self._queue_reply(route, context, response, decision.throttle_ms)
+            # Others are due before it.
+            reply = FullReply(self, route, context, None, decision.throttle_ms)
+            reply.chunks = frame_of(route, correlation_id, response, decision.throttle_ms)
+            self.pending.append(reply)
         elif decision.throttle_ms:
             route.encode_throttled(self._out, self._splits, correlation_id, response, decision.throttle_ms)
             self._flush()
@@ -255,8 +274,6 @@ class Connection:
                 self._flush()
                 return
             self._learn(route, context, frame, position, request, response)
-            if len(self._out) > _FLUSH_BYTES:
-                self._flush()
 
     def _learn(
         self, route: Route, context: RequestContext, frame: memoryview, position: int, request: Any, answer: Any
@@ -280,12 +297,6 @@ class Connection:
         self._client_id_bytes = text
 
     # -- replies that come later
-
-    def _queue_reply(self, route: Route, context: RequestContext, response: Any, throttle_ms: int) -> None:
-        """It is known, and others are due before it."""
-        reply = FullReply(self, route, context, None, throttle_ms)
-        reply.chunks = frame_of(route, context.correlation_id, response, throttle_ms)
-        self.pending.append(reply)
 
     def _defer(self, route: Route, context: RequestContext, request: Any, answer: Any, throttle_ms: int) -> None:
         """The reply keeps its place until the answer is there."""
@@ -368,14 +379,8 @@ class Connection:
         if self.closed:
             return
         if reason is not None:
-            self.server.complain(
-                self.peer_host,
-                logging.WARNING,
-                "closing connection to %s (listener %s): %s",
-                self.peer,
-                self.listener_name,
-                reason,
-            )
+            text = "closing connection to %s (listener %s): %s"
+            self.server.complain(self.peer_host, logging.WARNING, text, self.peer, self.listener_name, reason)
         self.stream.close()
         self._end()
 
@@ -385,6 +390,7 @@ class Connection:
         for reply in pending:
             reply.abandon()
         self._templates.clear()
+        self._latest = None
         if self.share.held:
             self.share.give_back()
         self.server.forget(self)

@@ -51,11 +51,12 @@ class Templates(ABC):
     #: Whether a repetition may start behind replies that are still pending.
     works_ahead: ClassVar[bool] = False
 
-    __slots__ = ("_connection", "_gate", "_generation", "_route")
+    __slots__ = ("_connection", "_gate", "_generation", "_key_and_version", "_route")
 
     def __init__(self, connection: RepeatingConnection, route: Route) -> None:
         self._connection = connection
         self._route = route
+        self._key_and_version = route.key << 16 | route.version
         self._gate = connection.dispatcher.gate
         self._generation = self._gate.generation
 
@@ -183,11 +184,11 @@ class FixedTemplates(Templates, Generic[F]):
         self._forms[name] = form
 
     def run(self, view: memoryview, start: int, end: int, out: bytearray, room: int, size_max: int) -> int:
-        if end - start < OPENING_BYTES or self.outdated():
+        if end - start < OPENING_BYTES or (self._gate.generation != self._generation and self.outdated()):
             return start
-        size, _, correlation_id = opening(view, start)
+        size, key_and_version, correlation_id = opening(view, start)
         stop: int = start + 4 + size
-        if stop > end or size > size_max:
+        if stop > end or size > size_max or key_and_version != self._key_and_version:
             return start
         frame = view[start + 4 : stop]
         form = self._forms.get(self.name_of(frame))

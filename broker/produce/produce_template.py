@@ -128,12 +128,11 @@ class RepeatedProduce(Templates):
 
     works_ahead = True
 
-    __slots__ = ("_clock", "_head_bytes", "_heads", "_key_and_version", "_misses")
+    __slots__ = ("_clock", "_head_bytes", "_heads", "_misses")
 
     def __init__(self, connection: RepeatingConnection, route: Route) -> None:
         super().__init__(connection, route)
         self._clock = connection.dispatcher.services.clock
-        self._key_and_version = route.key << 16 | route.version
         self._heads: dict[bytes, Head] = {}
         self._head_bytes = 0
         self._misses = 0
@@ -239,7 +238,7 @@ class RepeatedProduce(Templates):
     def _append_together(self, view: memoryview, start: int, end: int, out: bytearray, now_ms: int) -> tuple[int, int]:
         """Append small requests that came together with one write for each partition. Returns where the first request
         starts that was not appended, and how many were."""
-        heads, records_at = self._heads, OPENING_BYTES + self._head_bytes
+        heads, records_at, known = self._heads, OPENING_BYTES + self._head_bytes, self._key_and_version
         groups: dict[Head, _Group] = {}
         stops: list[int] = []
         at, enough = start, start + _TOGETHER_BYTES
@@ -248,7 +247,7 @@ class RepeatedProduce(Templates):
             stop = at + 4 + size
             position = at + records_at
             head = heads.get(view[at + OPENING_BYTES : position].tobytes())
-            if stop > end or size > _SMALL_BYTES or head is None or key_and_version != self._key_and_version:
+            if stop > end or size > _SMALL_BYTES or head is None or key_and_version != known:
                 break
             records = records_of(view, position, stop, head.flexible)
             if records is None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import errno
 import socket
+from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING
 
 from pylogd.runtime.sockets.stream_environment import SCRATCH_BYTES
@@ -33,7 +34,7 @@ _OWN_BYTES_KEPT = 5 << 18
 RETRY = (errno.EAGAIN, errno.EWOULDBLOCK, errno.EINTR)
 
 
-class Receiving:
+class Receiving(ABC):
     """A connected socket, and what arrives on it."""
 
     __slots__ = (
@@ -183,9 +184,9 @@ class Receiving:
             self._reading = False
             self._loop.remove_reader(self._fd)
 
+    @abstractmethod
     def _lose(self, reason: str | None) -> None:
         """The connection is over, and the receiver hears of it."""
-        raise NotImplementedError
 
 
 def _exported(buffer: bytearray) -> bool:

@@ -16,6 +16,7 @@ import logging
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from pylogd.config.values import Values
 from pylogd.runtime.clock import Clock
@@ -23,12 +24,14 @@ from pylogd.runtime.files import FileSystem
 from pylogd.runtime.workers import Workers
 from pylogd.storage import checkpoint_file
 from pylogd.storage.checkpoint_file import TopicPartition
-from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob, LastRecord, Source
 from pylogd.storage.compaction.compactor import CompactionFailed, Compactor, ProcessCompactor
 from pylogd.storage.compaction.dirtiness import LogToClean, closed_segments, examine
 from pylogd.storage.log.flush_plan import FlushableLog
 from pylogd.storage.log.log import DISK_FULL_ERRORS, Log
 from pylogd.storage.segments.segment import CLEANED_SUFFIX, Segment
+
+if TYPE_CHECKING:
+    from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob
 
 logger = logging.getLogger(__name__)
 
@@ -59,6 +62,9 @@ class CleanerConfig:
 
 def plan_job(target: LogToClean, config: CleanerConfig, now_ms: int) -> CompactionJob:
     """Everything a worker needs to know; nothing in it changes with the log."""
+    # Not loaded before there is something to compact.
+    from pylogd.storage.compaction.compaction_job import CompactionJob, LastRecord, Source
+
     log = target.log
     sources = [
         Source(

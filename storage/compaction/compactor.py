@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob
 from pylogd.storage.environment import StorageEnvironment
 
 if TYPE_CHECKING:
     from pylogd.runtime.processes import Child
+    from pylogd.storage.compaction.compaction_job import CleanedGroup, CompactionJob
 
 _WORKER_MODULE = "pylogd.storage.compaction.compaction_worker"
 
-Swap = Callable[[CleanedGroup], bool]
+Swap = Callable[["CleanedGroup"], bool]
 
 
 class CompactionFailed(Exception):
