@@ -3,9 +3,9 @@
 What a consumer commits differs from request to request only in the correlation id and, for each partition, the offset
 and its leader epoch, which always lie at the same places:
 
-    key and version int32 | correlation id int32 | still | offset int64 | leader epoch int32 | still | ...
+    key and version int32 | correlation id int32 | fixed | offset int64 | leader epoch int32 | fixed | ...
 
-The first request of a group is decoded and handled in full. It is remembered as a form: the bytes that stand still, the
+The first request of a group is decoded and handled in full. It is remembered as a form: the bytes that are fixed, the
 decoded request, and the frame of its reply. A later request of the same form only puts its offsets into that request;
 the group decides about it as about any other, and its reply is one `pack` when the commit is replicated.
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from pylogd.broker.network.context import RequestContext
     from pylogd.broker.network.dispatch import Route
     from pylogd.broker.network.templates import RepeatingConnection
-    from pylogd.coordinators.shard.effects import Effects, Owed
+    from pylogd.coordinators.shard.effects import AwaitedReply, Effects
     from pylogd.protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 
 #: Offset and leader epoch by which the places of the real ones are found.
-_SENTINEL = (0x1122334455667788, 0x2233445A)
-_SENTINEL_BYTES = Struct(">qi").pack(*_SENTINEL)
+_MARK = (0x1122334455667788, 0x2233445A)
+_MARK_BYTES = Struct(">qi").pack(*_MARK)
 
 
 class CommitForm:
@@ -83,10 +83,10 @@ class CommitForm:
     def find_numbers(self, frame: memoryview, position: int) -> bool:
         """Where offset and leader epoch of every partition lie. False when that is not known."""
         kept = [(each.partition.committed_offset, each.partition.committed_leader_epoch) for each in self._commits]
-        self._put([b"", *(number for _ in self._commits for number in (*_SENTINEL, b""))])
+        self._put([b"", *(number for _ in self._commits for number in (*_MARK, b""))])
         body = bytes(encode(self._request, self._route.version))
         self._put([b"", *(number for each in kept for number in (*each, b""))])
-        layout = layout_of(frame, position, body, [(_SENTINEL_BYTES, "qi")] * len(self._commits))
+        layout = layout_of(frame, position, body, [(_MARK_BYTES, "qi")] * len(self._commits))
         if layout is None:
             return False
         self.layout = layout
@@ -118,7 +118,7 @@ class CommitForm:
         self._connection.wait_for(reply)
         self._shard.submit_repeated(self, values, reply)
 
-    def decide(self, effects: Effects, reply: Owed, values: tuple[Any, ...]) -> None:
+    def decide(self, effects: Effects, reply: AwaitedReply, values: tuple[Any, ...]) -> None:
         """As an event of the group's shard."""
         self._put(values)
         self._shard.state.commit(effects, reply, self._request, self._route.version, self._commits, None)

@@ -4,9 +4,9 @@ plan.
 While records trickle into a partition, each of its followers asks again and again the same: one partition, and apart
 from the correlation id only the session's epoch and the fetch offset differ, always at the same places:
 
-    key and version int32 | correlation id int32 | still | session epoch int32 | still | fetch offset int64 | still
+    key and version int32 | correlation id int32 | fixed | session epoch int32 | fixed | fetch offset int64 | fixed
 
-The first such request is decoded and handled in full, and remembered as a form: the bytes that stand still, the decoded
+The first such request is decoded and handled in full, and remembered as a form: the bytes that are fixed, the decoded
 request and the frame of its reply. A later one of the same form that finds its follower at the leader's end only moves
 the follower on and waits. When the next records come, nothing else has happened in the session, and the partition is
 still led under the epoch the follower knows, the reply is one `pack` in front of them.
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 #: Numbers by which the places of the real ones are found: session epoch and fetch offset of a request; watermark, last
 #: stable offset and log start of a reply.
-_EPOCH, _OFFSET = 0x5A6B7C1D, 0x1122334455667788
+_EPOCH_MARK, _OFFSET_MARK = 0x5A6B7C1D, 0x1122334455667788
 _int32, _int64 = Struct(">i").pack, Struct(">q").pack
-_TOLD = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
-_TOLD_BYTES = Struct(">qqq").pack(*_TOLD)
+_REPLY_MARKS = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
+_REPLY_MARK_BYTES = Struct(">qqq").pack(*_REPLY_MARKS)
 _set_size = Struct(">i").pack_into
 #: Behind the records: no tags of the partition, the topic and the response.
 _NO_TAGS = b"\x00\x00\x00"
@@ -65,13 +65,13 @@ class FetchForm:
         "_pack",
         "_params",
         "_partition",
+        "_reply_parts",
         "_route",
         "_scheduled",
         "_session",
         "_target",
         "_throttle_ms",
         "_timer",
-        "_told",
         "_view",
         "_wait_s",
         "chunks",
@@ -109,15 +109,15 @@ class FetchForm:
         self._deferred: Deferred | None = None
         self.layout = layout
         self.chunks: list[Any] | None = None
-        answer = PartitionData(target.index, 0, *_TOLD, aborted_transactions=None, records=b"")
+        answer = PartitionData(target.index, 0, *_REPLY_MARKS, aborted_transactions=None, records=b"")
         topic = FetchableTopicResponse(target.topic or "", target.topic_id, [answer])
         frame = bytearray()
         route.encode_into(frame, [], 0, FetchResponse(session_id=session.id, responses=[topic]))
-        at = frame.index(_TOLD_BYTES)
-        behind = at + len(_TOLD_BYTES)
+        at = frame.index(_REPLY_MARK_BYTES)
+        behind = at + len(_REPLY_MARK_BYTES)
         # Up to the length of the records, which is one byte where there are none.
         end = len(frame) - len(_NO_TAGS) - 1
-        self._told = bytes(frame[8:at]), bytes(frame[behind:end])
+        self._reply_parts = bytes(frame[8:at]), bytes(frame[behind:end])
         self._pack = Struct(f">ii{at - 8}sqqq{end - behind}s")
 
     @property
@@ -205,7 +205,7 @@ class FetchForm:
         mark, start = log.high_watermark, log.log_start_offset
         target.answered_high_watermark = mark
         target.answered_log_start_offset = start
-        before, behind = self._told
+        before, behind = self._reply_parts
         frame = bytearray(
             self._pack.pack(0, self._context.correlation_id, before, mark, log.last_stable_offset, start, behind)
         )
@@ -305,7 +305,7 @@ def _layout(route: Route, frame: memoryview, position: int, request: FetchReques
     """Where session epoch and fetch offset lie."""
     asked = request.topics[0].partitions[0]
     epoch, offset = request.session_epoch, asked.fetch_offset
-    request.session_epoch, asked.fetch_offset = _EPOCH, _OFFSET
+    request.session_epoch, asked.fetch_offset = _EPOCH_MARK, _OFFSET_MARK
     body = bytes(encode(request, route.version))
     request.session_epoch, asked.fetch_offset = epoch, offset
-    return layout_of(frame, position, body, [(_int32(_EPOCH), "i"), (_int64(_OFFSET), "q")])
+    return layout_of(frame, position, body, [(_int32(_EPOCH_MARK), "i"), (_int64(_OFFSET_MARK), "q")])

@@ -60,7 +60,7 @@ def _rack(ctx: RequestContext, request: FetchRequest) -> str:
     return request.rack_id if selector.rpartition(".")[2] == "RackAwareReplicaSelector" else ""
 
 
-def respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchResponse:
+def respond(ctx: RequestContext, fetch_context: FetchContext, plan: Plan) -> FetchResponse:
     version = ctx.version
     endpoints: dict[int, Any] = {}
     if plan.urgent:
@@ -73,7 +73,7 @@ def respond(ctx: RequestContext, context: FetchContext, plan: Plan) -> FetchResp
                 leader, epoch = ctx.services.leaders.current(*target.key)
                 answer.current_leader = LeaderIdAndEpoch(leader, epoch)
                 add_leader_endpoint(ctx, leader, endpoints, NodeEndpoint)
-    response = context.respond(plan.answers)
+    response = fetch_context.respond(plan.answers)
     if endpoints:
         response.node_endpoints = list(endpoints.values())
     return response
@@ -83,10 +83,10 @@ class Poll:
     """A Fetch that waits: for data, or for a worker to find where its data starts."""
 
     __slots__ = (
-        "_context",
         "_ctx",
         "_deadline",
         "_deferred",
+        "_fetch_context",
         "_params",
         "_partitions",
         "_targets",
@@ -97,13 +97,13 @@ class Poll:
     def __init__(
         self,
         ctx: RequestContext,
-        context: FetchContext,
+        fetch_context: FetchContext,
         targets: list[FetchTarget],
         params: FetchParams,
         max_wait_ms: float,
     ) -> None:
         self._ctx = ctx
-        self._context = context
+        self._fetch_context = fetch_context
         self._targets = targets
         self._params = params
         self._deferred = Deferred()
@@ -123,7 +123,7 @@ class Poll:
         return self._deferred
 
     def respond(self, plan: Plan) -> FetchResponse:
-        return respond(self._ctx, self._context, plan)
+        return respond(self._ctx, self._fetch_context, plan)
 
     def woken(self) -> None:
         """Something moved in one of the partitions."""
@@ -181,9 +181,14 @@ class FollowerPoll(Poll):
     __slots__ = ("_scheduled", "_view")
 
     def __init__(
-        self, ctx: RequestContext, context: FetchContext, view: FollowerView, params: FetchParams, max_wait_ms: float
+        self,
+        ctx: RequestContext,
+        fetch_context: FetchContext,
+        view: FollowerView,
+        params: FetchParams,
+        max_wait_ms: float,
     ) -> None:
-        super().__init__(ctx, context, [], params, max_wait_ms)
+        super().__init__(ctx, fetch_context, [], params, max_wait_ms)
         self._view = view
         self._scheduled = False
 

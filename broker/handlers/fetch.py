@@ -37,30 +37,30 @@ def handle(ctx: RequestContext, request: FetchRequest) -> FetchResponse | Deferr
     version = ctx.version
     replica_id = request.replica_id if version < 15 else request.replica_state.replica_id
     services = ctx.services
-    context = open_context(services.sessions, services.image, version, request, replica_id >= 0)
-    if context.error is not None:
-        return context.respond([])
+    fetch_context = open_context(services.sessions, services.image, version, request, replica_id >= 0)
+    if fetch_context.error is not None:
+        return fetch_context.respond([])
     params = fetch_params(ctx, request)
-    if replica_id >= 0 and type(context) is IncrementalContext and version >= 15:
-        view = _follower_view(services, context, params)
-        maybe = view.start(params, context.named)
-        poll: Poll = FollowerPoll(ctx, context, view, params, request.max_wait_ms)
+    if replica_id >= 0 and type(fetch_context) is IncrementalContext and version >= 15:
+        view = _follower_view(services, fetch_context, params)
+        maybe = view.start(params, fetch_context.named)
+        poll: Poll = FollowerPoll(ctx, fetch_context, view, params, request.max_wait_ms)
         if maybe is None and request.max_wait_ms > 0 and params.min_bytes > 0:
             return poll.wait()
         plan = maybe or view.replan(params, nowait=True)
     else:
-        targets = list(context.targets())
+        targets = list(fetch_context.targets())
         plan = services.planner.plan(targets, params, first=True)
         if not targets:
-            return respond(ctx, context, plan)
-        poll = Poll(ctx, context, targets, params, request.max_wait_ms)
+            return respond(ctx, fetch_context, plan)
+        poll = Poll(ctx, fetch_context, targets, params, request.max_wait_ms)
     if not plan.cold and (plan.size >= params.min_bytes or plan.urgent or request.max_wait_ms <= 0):
         return poll.respond(plan)
     return poll.start(plan)
 
 
-def _follower_view(services: Services, context: IncrementalContext, params: FetchParams) -> FollowerView:
-    session = context.session
+def _follower_view(services: Services, fetch_context: IncrementalContext, params: FetchParams) -> FollowerView:
+    session = fetch_context.session
     view = session.view
     if view is None:
         services.sessions.remove_older(params.replica_id, params.replica_epoch)

@@ -23,7 +23,7 @@ from collections.abc import Awaitable
 from pylogd.broker.network.context import RequestContext
 from pylogd.broker.produce.admission import Admission, has_transactional_records
 from pylogd.broker.produce.append import append, append_when_admitted
-from pylogd.broker.produce.produce_head import resources
+from pylogd.broker.produce.produce_form import resources
 from pylogd.protocol.messages.produce import ProduceRequest, ProduceResponse
 from pylogd.runtime.deferred import Deferred
 

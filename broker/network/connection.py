@@ -122,7 +122,7 @@ class Connection:
 
     @property
     def idle(self) -> bool:
-        """Nothing asked, nothing owed."""
+        """Every request is answered, and every reply is with the kernel."""
         return not self.pending and not self.stream.sending
 
     @property

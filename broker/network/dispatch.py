@@ -84,13 +84,13 @@ class Route:
         self, buffer: bytearray, splits: list[tuple[int, Any]], correlation_id: int, response: Any, throttle_ms: int
     ) -> None:
         """As `encode_into`, with a throttle time where the response has one."""
-        told = getattr(response, "throttle_time_ms", None)
-        if told is not None:
-            response.throttle_time_ms = max(told, throttle_ms)
+        kept = getattr(response, "throttle_time_ms", None)
+        if kept is not None:
+            response.throttle_time_ms = max(kept, throttle_ms)
         self.encode_into(buffer, splits, correlation_id, response)
-        if told is not None:
+        if kept is not None:
             # Who gave the response may give it again.
-            response.throttle_time_ms = told
+            response.throttle_time_ms = kept
 
 
 def _nothing(request: Any) -> tuple[Resource, ...]:

@@ -48,7 +48,7 @@ class RepeatingConnection(ReplyingConnection, Protocol):
 class Templates(ABC):
     """What one connection remembers of one API version."""
 
-    #: Whether a repetition may start behind replies that are still pending.
+    #: Whether a repetition may start behind replies that are pending.
     works_ahead: ClassVar[bool] = False
 
     __slots__ = ("_connection", "_gate", "_generation", "_key_and_version", "_route")
@@ -86,47 +86,47 @@ class Templates(ABC):
 class Layout:
     """A request of fixed length: bytes that are the same every time, and numbers at fixed places between them."""
 
-    __slots__ = ("_kinds", "_still", "_stride", "_unpack", "size")
+    __slots__ = ("_fixed", "_kinds", "_stride", "_unpack", "size")
 
-    def __init__(self, still: list[bytes], kinds: list[str]) -> None:
-        """`kinds` has the numbers behind each of `still` but the last, as `struct` writes them."""
-        self._still = tuple(still)
+    def __init__(self, fixed: list[bytes], kinds: list[str]) -> None:
+        """`kinds` has the numbers behind each of `fixed` but the last, as `struct` writes them."""
+        self._fixed = tuple(fixed)
         self._kinds = [*kinds, ""]
         self._stride = 1 + len(kinds[0])
-        form = Struct(self._form(len(still)))
+        form = Struct(self._form(len(fixed)))
         self._unpack = form.unpack
         self.size = form.size
 
     def _form(self, count: int) -> str:
-        parts = zip(self._still[:count], self._kinds)
+        parts = zip(self._fixed[:count], self._kinds)
         return f">{_HEADER_BYTES}x" + "".join(f"{len(part)}s{kind}" for part, kind in parts)
 
     def part(self, number: int) -> slice:
         """Where in the frame the bytes lie that are the same."""
         start = Struct(self._form(number)).size
-        return slice(start, start + len(self._still[number]))
+        return slice(start, start + len(self._fixed[number]))
 
     def values(self, frame: memoryview) -> tuple[Any, ...] | None:
         """Everything in the frame in its order, the bytes that are the same as well; None if those are not the same."""
         if len(frame) != self.size:
             return None
         values = self._unpack(frame)
-        return values if values[:: self._stride] == self._still else None
+        return values if values[:: self._stride] == self._fixed else None
 
 
 def layout_of(frame: memoryview, position: int, body: bytes, marks: list[tuple[bytes, str]]) -> Layout | None:
     """The layout of a request whose body begins at `position` in its frame. `body` is that body by our own codec with
     `marks` in the places of the numbers. None when it was not written the way our codec would, so that the places are
     not known."""
-    still = []
+    fixed = []
     rest = bytes(frame[_HEADER_BYTES:position]) + body
     for mark, _ in marks:
         before, _, rest = rest.partition(mark)
-        still.append(before)
-    still.append(rest)
-    if any(mark in part for mark in {mark for mark, _ in marks} for part in still):
+        fixed.append(before)
+    fixed.append(rest)
+    if any(mark in part for mark in {mark for mark, _ in marks} for part in fixed):
         return None  # a text that looks like a mark
-    layout = Layout(still, [kind for _, kind in marks])
+    layout = Layout(fixed, [kind for _, kind in marks])
     return layout if layout.values(frame) is not None else None
 
 

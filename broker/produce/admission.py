@@ -115,16 +115,16 @@ class Admission:
 
     def ask(self) -> bool:
         """Ask what must be asked; True when everything is known already."""
-        node = self._ctx.services
+        services = self._ctx.services
         bump = self._operation is Operation.ADD
         self.codes = None
         self._verdicts = {}
-        if not bump and not node.config["transaction.partition.verification.enable"]:
+        if not bump and not services.config["transaction.partition.verification.enable"]:
             self.codes = {}
             return True
         # A partition that was not led here when it was asked about is not written to if it is by now.
         self._default = UNVERIFIED
-        now_ms = node.clock.now_ms()
+        now_ms = services.clock.now_ms()
         unknown = []
         for partition, sequence in self._batches:
             name = (partition.topic, partition.index)
@@ -141,7 +141,7 @@ class Admission:
         if not unknown:
             self.codes = {}
             return True
-        node.verifier.ask(
+        services.verifier.ask(
             Question(
                 self._transactional_id,
                 self._producer_id,
@@ -175,15 +175,15 @@ class Admission:
 
     async def settled(self) -> None:
         """Returns when the verdicts are final."""
-        node = self._ctx.services
-        config = node.config
+        services = self._ctx.services
+        config = services.config
         patience_ms = min(config["add.partitions.to.txn.retry.backoff.max.ms"], config["request.timeout.ms"])
-        give_up = node.loop.time() + patience_ms / 1000
+        give_up = services.loop.time() + patience_ms / 1000
         while True:
             if self.codes is None:
-                self._answered = node.loop.create_future()
+                self._answered = services.loop.create_future()
                 await self._answered
-            if not self.concurrent or node.loop.time() >= give_up:
+            if not self.concurrent or services.loop.time() >= give_up:
                 return
             await asyncio.sleep(config["add.partitions.to.txn.retry.backoff.ms"] / 1000)
             self.ask()

@@ -18,14 +18,14 @@ A handler asks:
 `submit(..., writes=False)` is for events that never write, or change nothing but timers before they do: they run even
 while too few replicas are in sync, and only what they write is refused. `submit(..., producer=(id, epoch))` is for
 records of a transaction, which get a batch of their own, `end_transaction` for its marker, `submit_repeated` for events
-that come in crowds.
+that many requests repeat.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from pylogd.coordinators.shard.effects import Effects, Owed, ReplayedState
+from pylogd.coordinators.shard.effects import AwaitedReply, Effects, ReplayedState
 from pylogd.coordinators.shard.record_pairs import RecordClasses
 
 if TYPE_CHECKING:
@@ -58,4 +58,4 @@ class RepeatedEvent(Protocol):
     """An event for `Shard.submit_repeated`; `given` is what differs between requests. Before it writes, it changes
     nothing but timers. It writes all its records or none, and then answers."""
 
-    def decide(self, effects: Effects, reply: Owed, given: Any) -> None: ...
+    def decide(self, effects: Effects, reply: AwaitedReply, given: Any) -> None: ...

@@ -54,7 +54,7 @@ class WriteRefused(KafkaError):
     """A record cannot be written now, and nothing has happened."""
 
 
-class Owed(Resolvable, Protocol):
+class AwaitedReply(Resolvable, Protocol):
     """A reply to a request, which can be refused as well."""
 
     def refuse(self, code: ErrorCode, message: str | None) -> Any:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple
 
 from pylogd.coordinators.shard.contract import State
-from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, Effects, Event, Owed, Reply, Resolvable, plain_size
+from pylogd.coordinators.shard.effects import WRITE_ERRORS, Answer, AwaitedReply, Effects, Event, Resolvable, plain_size
 from pylogd.coordinators.shard.timers import Timers
 from pylogd.protocol import batch
 from pylogd.protocol.errors import ErrorCode, KafkaError
@@ -79,7 +79,7 @@ class Shard(Generic[State]):
         self.state = make_state(self)
         self.timers = Timers(host.loop, self.run)
         #: Every reply that is still to be given, also those that no event has answered yet.
-        self._unanswered: dict[Resolvable, Owed] = {}
+        self._unanswered: dict[Resolvable, AwaitedReply] = {}
         self._body = bytearray()
         self._count = 0
         self._base_ms = 0
@@ -87,7 +87,7 @@ class Shard(Generic[State]):
         self._flush_scheduled = False
         self._call_soon = host.loop.call_soon
         #: Events of `submit_repeated` that have not run yet: (event, given, reply).
-        self._repeated: list[tuple[RepeatedEvent, Any, Owed]] = []
+        self._repeated: list[tuple[RepeatedEvent, Any, AwaitedReply]] = []
         #: Replies that wait for the high watermark, by the slot of their wait, and the slot of the last.
         self._waiting: dict[int, _Wait] = {}
         self._slot = 0
@@ -104,12 +104,12 @@ class Shard(Generic[State]):
     def submit(
         self,
         event: Event,
-        reply: Owed | None = None,
+        reply: AwaitedReply | None = None,
         *,
         writes: bool = True,
         producer: tuple[int, int] | None = None,
         guard: Guard | None = None,
-    ) -> Owed | None:
+    ) -> AwaitedReply | None:
         """Run an event now and carry out its effects; returns `reply`. While too few replicas are in sync, an event
         that `writes` is refused without being run. Any other runs, and only its records are refused. Until then it must
         have changed nothing but timers. They are set: a session goes on although what its member wants has to wait.
@@ -148,7 +148,7 @@ class Shard(Generic[State]):
             self._settle(effects, producer, guard)
         return reply
 
-    def submit_repeated(self, event: RepeatedEvent, given: Any, reply: Owed) -> None:
+    def submit_repeated(self, event: RepeatedEvent, given: Any, reply: AwaitedReply) -> None:
         """Run an event that many requests repeat, at the end of this turn or before the next other event: those of one
         turn share what each would cost alone. The outcome is that of `submit`. The shard must be active."""
         self._unanswered[reply] = reply
@@ -204,7 +204,7 @@ class Shard(Generic[State]):
         partition = self.partition
         return len(partition.replica_ids) <= 1 or not partition.is_leader or len(partition.isr) >= partition.min_isr
 
-    def _refuse(self, effects: Effects, reply: Owed | None, refusal: KafkaError) -> None:
+    def _refuse(self, effects: Effects, reply: AwaitedReply | None, refusal: KafkaError) -> None:
         if reply is not None:
             code = WRITE_ERRORS.get(refusal.code)
             response = reply.refuse(refusal.code, refusal.message) if code is None else reply.refuse(code, None)
@@ -228,7 +228,7 @@ class Shard(Generic[State]):
         elif effects.replies:
             self._wait_for(self.partition.log.log_end_offset, effects.replies)
 
-    def _gather(self, effects: Effects, reply: Owed | None) -> bool:
+    def _gather(self, effects: Effects, reply: AwaitedReply | None) -> bool:
         """Add the records of the event of `reply` to the batch of this turn; False when that failed and the shard
         starts over."""
         limit = effects.batch_bytes_max
@@ -297,7 +297,7 @@ class Shard(Generic[State]):
             return
         self._wait_for(info.last_offset + 1, replies)
 
-    def end_transaction(self, marker: Marker, reply: Reply, response: Any) -> None:
+    def end_transaction(self, marker: Marker, reply: AwaitedReply, response: Any) -> None:
         """Write the marker of a transaction that has records here, then apply it; `reply` gets `response` when the
         marker is committed. KafkaError when it is refused (a fenced epoch)."""
         self.check()
@@ -349,9 +349,9 @@ class Shard(Generic[State]):
             self._waiting[slot] = _Wait(offset, notes, NEVER_S)
             self.partition.when_committed(offset, self.epoch, NEVER_S, self, slot)
         for reply, _ in replies:
-            owed = self._unanswered.pop(reply, None)
-            if owed is not None:
-                owed.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
+            awaited = self._unanswered.pop(reply, None)
+            if awaited is not None:
+                awaited.fail(WRITE_ERRORS[ErrorCode.REQUEST_TIMED_OUT])
 
     # -- life
 
@@ -372,9 +372,9 @@ class Shard(Generic[State]):
         self.active = False
         code = WRITE_ERRORS.get(code, code)
         for reply in culprits:
-            owed = None if reply is None else self._unanswered.pop(reply, None)
-            if owed is not None:
-                owed.fail(code)
+            awaited = None if reply is None else self._unanswered.pop(reply, None)
+            if awaited is not None:
+                awaited.fail(code)
         self._drop(ErrorCode.NOT_COORDINATOR)
         self.failed = self._starting
         if not self.closed and not self.failed:

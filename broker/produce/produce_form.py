@@ -1,4 +1,4 @@
-"""What the head of a Produce request stands for: a partition and the form of the reply. See
+"""What a remembered Produce request leads to: a partition, and what its reply looks like. See
 `broker/produce/produce_template.py`."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ NO_TAGS = b"\x00\x00\x00"
 _ATTRIBUTES_LOW = 22
 _TRANSACTIONAL = 0x10
 _PRODUCER_ID = 43
-#: Base offset, append time and log start in the reply whose frame is taken as the form of all others.
-_SENTINELS = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
+#: Base offset, append time and log start in the reply whose frame is the pattern of all others.
+_MARKS = (0x1122334455667788, 0x2233445566778899, 0x33445566778899AA)
 
 
 def resources(request: ProduceRequest) -> tuple[Resource, ...]:
@@ -39,8 +39,8 @@ def resources(request: ProduceRequest) -> tuple[Resource, ...]:
     return tuple([(ResourceKind.TOPIC, topic.name or topic.topic_id) for topic in request.topic_data])
 
 
-class Head:
-    """What one remembered head stands for."""
+class ProduceForm:
+    """One remembered request."""
 
     __slots__ = (
         "acks",
@@ -75,15 +75,15 @@ class Head:
         self.plain = self.version > 6 and records is not None and _int64(records, _PRODUCER_ID)[0] < 0
         # The reply's frame, cut around the numbers that change; from version 5 on it names the log's start as well.
         frame = bytearray()
-        route.encode_into(frame, [], 0, self._response(PartitionProduceResponse(self.index, 0, *_SENTINELS)))
+        route.encode_into(frame, [], 0, self._response(PartitionProduceResponse(self.index, 0, *_MARKS)))
         self.has_log_start = route.version >= 5
-        numbers = Struct(">qqq").pack(*_SENTINELS) if self.has_log_start else Struct(">qq").pack(*_SENTINELS[:2])
+        numbers = Struct(">qqq").pack(*_MARKS) if self.has_log_start else Struct(">qq").pack(*_MARKS[:2])
         at = frame.index(numbers)
         self.middle = bytes(frame[8:at])
         self.tail = bytes(frame[at + len(numbers) :])
         self.size = len(frame) - 4
-        form = f">ii{len(self.middle)}s{'qqq' if self.has_log_start else 'qq'}{len(self.tail)}s"
-        self.pack: Callable[..., bytes] = Struct(form).pack
+        pattern = f">ii{len(self.middle)}s{'qqq' if self.has_log_start else 'qq'}{len(self.tail)}s"
+        self.pack: Callable[..., bytes] = Struct(pattern).pack
 
     @property
     def alone(self) -> bool:
