@@ -295,6 +295,10 @@ class ClassicGroup:
     def can_rebalance(self) -> bool:
         return self.state in (State.EMPTY, State.STABLE, State.COMPLETING_REBALANCE)
 
+    @property
+    def is_rebalancing(self) -> bool:
+        return self.state in (State.PREPARING_REBALANCE, State.COMPLETING_REBALANCE)
+
     def elect_joined_leader(self) -> bool:
         """A leader that has not joined again is replaced by one that has; False when there is none."""
         if self.leader is None:

@@ -106,6 +106,7 @@ class ConsumerProtocol:
             return
         joining = request.member_epoch == JOINING
         group_id = request.group_id
+        before = self.groups.groups.get(group_id)
         group, become = self._find_or_create(group_id, joining)
         self.check_size(group, request.member_id)
         member_id = request.member_id or self.new_id()
@@ -139,7 +140,9 @@ class ConsumerProtocol:
             # It was heard of, even if what it brings cannot be written now.
             self.fencing.expect_heartbeat(effects, group_id, updated)
         become(effects)
-        updated = self.steps.take_step(effects, group_id, member, updated, replaced, owned)
+        # The classic members who were about to share the partitions anew still wait for that.
+        unsettled = isinstance(before, ClassicGroup) and before.is_rebalancing
+        updated = self.steps.take_step(effects, group_id, member, updated, replaced, owned, unsettled=unsettled)
         if joining:
             self.fencing.expect_heartbeat(effects, group_id, updated)
         # All of it in answer to all of it, otherwise only when it changed.

@@ -37,9 +37,12 @@ class MemberSteps:
         updated: Member,
         replaced: Member | None,
         owned: Reported,
+        *,
+        unsettled: bool = False,
     ) -> Member:
-        """Write what is new about a member, bring the group up to date, and move the member on."""
-        subscription_changed = self.update_member(effects, group_id, member, updated, replaced)
+        """Write what is new about a member, bring the group up to date, and move the member on. The partitions of an
+        `unsettled` group are assigned anew, whether anything is new or not."""
+        subscription_changed = self.update_member(effects, group_id, member, updated, replaced, unsettled=unsettled)
         group = self._groups.find(group_id)
         self._assignment.update(effects, group)
         return self.reconcile(effects, group, updated, subscription_changed, owned)
@@ -53,6 +56,7 @@ class MemberSteps:
         replaced: Member | None,
         *,
         always_bump: bool = False,
+        unsettled: bool = False,
     ) -> bool:
         """Did its subscription change? A pattern that is new to the group changes nothing until it is resolved, unless
         `always_bump`."""
@@ -75,7 +79,7 @@ class MemberSteps:
         group = self._groups.find(group_id)
         self._patterns.refresh(effects, group, introduced)
         topics_changed = updated.topics != member.topics
-        bump = topics_changed or resolved or (always_bump and regex_changed)
+        bump = topics_changed or resolved or unsettled or (always_bump and regex_changed)
         if bump or group.refresh_is_due(effects.now_ms):
             self._update_metadata(effects, group, bump)
         return topics_changed or regex_changed

@@ -114,6 +114,52 @@ def test_requests_that_wait_are_answered_when_their_group_is_upgraded() -> None:
     )
 
 
+def test_a_rebalance_that_an_upgrade_ends_is_made_up_for() -> None:
+    """A static member that changes over brings nothing new; who was about to join gets its share all the same."""
+    check(
+        """
+        > topic t 4
+        > a = classic-join g topics=t version=5 instance=i
+        write group g generation 0 None leader None
+        > wait 3000
+        a: i-1 generation 1 range leader i-1 members i-1(...)
+        > a = sync g member=i-1 generation=1 assign=i-1:[t:0.1.2.3]
+        write group g generation 1 range leader i-1 i-1(...|[t:0.1.2.3])
+        a: assignment [t:0.1.2.3]
+        > b = classic-join g topics=t version=3
+        > a = beat g a 0 topics=t instance=i
+        write group g gone
+        write member g i-1 (t) instance i classic
+        write member g m-2 (t) classic
+        write epoch g 1
+        write target g i-1 [t:0.1.2.3]
+        write target g m-2 []
+        write target g epoch 1
+        write current g i-1 1->1 stable [t:0.1.2.3]
+        write current g m-2 1->1 stable []
+        write current g i-1 gone
+        write target g i-1 gone
+        write member g i-1 gone
+        write member g a (t) instance i classic
+        write target g a [t:0.1.2.3]
+        write current g a 0->0 stable [t:0.1.2.3]
+        write member g a (t) instance i
+        write epoch g 2
+        write target g m-2 [t:2.3]
+        write target g a [t:0.1]
+        write target g epoch 2
+        write current g a 0->2 stable [t:0.1]
+        b: REBALANCE_IN_PROGRESS m-2
+        a: a epoch 2 [t:0.1]
+        > b = classic-join g topics=t member=m-2
+        write current g m-2 1->2 stable [t:2.3]
+        b: m-2 generation 2 range leader nobody
+        > b = sync g member=m-2 generation=2
+        b: assignment [t:2.3]
+        """,
+    )
+
+
 def test_a_consumer_group_is_downgraded_when_the_last_new_member_leaves() -> None:
     check(
         OLD
