@@ -10,6 +10,7 @@ from pylogd.broker.network.served import Handler
 from pylogd.controller.served_apis import SERVED, ControllerContext
 from pylogd.protocol.api import ApiKey
 from pylogd.protocol.errors import ErrorCode, KafkaError
+from pylogd.protocol.failures import error_response
 from pylogd.rpc import envelope
 
 if TYPE_CHECKING:
@@ -42,12 +43,21 @@ async def _handle_envelope(ctx: RequestContext, request: EnvelopeRequest) -> Any
         forwarded = envelope.unwrap(request, SERVED, ctx.caller.listener)
     except KafkaError as refusal:
         return EnvelopeResponse(error_code=int(refusal.code))
-    context = ControllerContext(forwarded.caller, forwarded=True)
-    answer = await controller.handle(forwarded.request, forwarded.version, context)
+    asked, version = forwarded.request, forwarded.version
+    # The broker's gate let its client in; what the cluster's controller allows is for this one to say.
+    key = ApiKey(asked.API_KEY)
+    decision = ctx.connection.gate.admit(forwarded.caller, key, (), len(request.request_data))
+    answer: Any
+    if decision.code is ErrorCode.NONE:
+        answer = await controller.handle(asked, version, ControllerContext(forwarded.caller, forwarded=True))
+    else:
+        answer = error_response(asked, version, decision.code, None)
+    if decision.throttle_ms and answer is not None:
+        answer.throttle_time_ms = decision.throttle_ms
     if not controller.active:
         # Whether it was done is not known here; the next controller tells.
         return EnvelopeResponse(error_code=int(ErrorCode.NOT_CONTROLLER))
-    return envelope.wrap_response(answer, forwarded.version, forwarded.correlation_id)
+    return envelope.wrap_response(answer, version, forwarded.correlation_id)
 
 
 class ControllerHandler(Handler):

@@ -52,6 +52,7 @@ class CommitForm:
         "_shard",
         "_size",
         "_tail",
+        "caller",
         "layout",
     )
 
@@ -69,6 +70,7 @@ class CommitForm:
         self._connection = connection
         self._route = route
         self._context = context
+        self.caller = context.caller
         self._request = request
         self._shard = reply.shard
         self._commits = reply.commits
@@ -138,7 +140,7 @@ class CommitForm:
         return self._accepted
 
     def refusal(self, code: ErrorCode, message: str | None) -> Any:
-        return error_response(self._route, self._context, self._request, code, message)
+        return error_response(self._route, self._request, code, message)
 
 
 class PendingCommit:
@@ -181,6 +183,7 @@ class RepeatedCommits(FixedTemplates[CommitForm]):
             return None
         form = CommitForm(self._connection, self._route, context, request, answer)
         if not form.find_numbers(frame, position):
+            self._misses += 1
             return None
         return position, _group(frame, position, self._route.request_tagged), form
 

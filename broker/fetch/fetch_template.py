@@ -74,6 +74,7 @@ class FetchForm:
         "_timer",
         "_view",
         "_wait_s",
+        "caller",
         "chunks",
         "layout",
     )
@@ -93,6 +94,7 @@ class FetchForm:
         self._connection = connection
         self._route = route
         self._context = context
+        self.caller = context.caller
         self._session = session
         self._view = view
         self._target = target

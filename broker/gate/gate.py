@@ -59,8 +59,8 @@ class Gate:
     """Lets everybody in, and counts."""
 
     def __init__(self) -> None:
-        #: Whether a throttle time may come out. Then repetitions are admitted one by one, and otherwise all that came
-        #: together at once.
+        #: Whether it matters who sends how much, so that a throttle time may come out. Then repetitions are admitted
+        #: one by one, and otherwise all that came together at once.
         self.meters = False
         #: Another one as soon as a decision that was given before might be another one now.
         self.generation = 0

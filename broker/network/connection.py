@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Mapping
 from struct import Struct
 from struct import error as StructError
 from typing import TYPE_CHECKING, Any
@@ -35,10 +34,8 @@ from pylogd.runtime.deferred import Deferred
 
 if TYPE_CHECKING:
     from pylogd.broker.network.pending import PendingReply
-    from pylogd.broker.network.served import Handler
     from pylogd.broker.network.server import BoundListener
     from pylogd.broker.network.templates import Templates
-    from pylogd.protocol.api import ApiKey
     from pylogd.runtime.stream import Stream
 
 logger = logging.getLogger(__name__)
@@ -71,6 +68,7 @@ class Connection:
         "client_software_version",
         "closed",
         "dispatcher",
+        "gate",
         "last_active",
         "listener",
         "listener_name",
@@ -84,6 +82,7 @@ class Connection:
         "server",
         "share",
         "stream",
+        "supported",
     )
 
     def __init__(self, listener: BoundListener, stream: Stream) -> None:
@@ -92,6 +91,8 @@ class Connection:
         self.server = listener.server
         self.loop = listener.server.loop
         self.dispatcher = listener.dispatcher
+        self.gate = listener.dispatcher.gate
+        self.supported = listener.dispatcher.supported
         self.stream = stream
         self.peer_host = stream.peer_host
         self.peer_port = stream.peer_port
@@ -125,10 +126,6 @@ class Connection:
         """Every request is answered, and every reply is with the kernel."""
         return not self.pending and not self.stream.sending
 
-    @property
-    def supported(self) -> Mapping[ApiKey, Handler]:
-        return self.dispatcher.supported
-
     # -- requests
 
     def received(self, view: memoryview, start: int, end: int) -> int:
@@ -138,7 +135,9 @@ class Connection:
             latest = self._latest
             if latest is not None and not self._exclusive and not self.stream.sending:
                 # The short way: most of what busy clients send is answered here.
-                start = self._repeat(latest, view, start, end)
+                done = self._repeat(latest, view, start, end)
+                if done > start:
+                    start, latest = done, None
             if start < end:
                 start = self._serve(view, start, end, latest)
         except (ProtocolError, CloseConnection) as refusal:
@@ -169,8 +168,8 @@ class Connection:
         return done
 
     def _serve(self, view: memoryview, start: int, end: int, tried: Templates | None) -> int:
-        """Returns where the first request begins that is not whole or may not start yet. It is not one for the
-        templates that have been `tried`."""
+        """Returns where the first request begins that is not whole or may not start yet. The templates `tried` have
+        just refused the request at `start`."""
         stream = self.stream
         templates = self._templates
         size_max = self.server.limits.request_bytes_max
@@ -248,12 +247,12 @@ class Connection:
                 raise ProtocolError("the request header is cut off") from None
         request, _ = route.decode(frame, position)
         context = RequestContext(route.version, self.caller, correlation_id, self, dispatcher.services)
-        decision = dispatcher.gate.admit(self.caller, route.key, route.resources(request), len(frame))
+        decision = self.gate.admit(self.caller, route.key, route.resources(request), len(frame))
         try:
             if decision is ALLOWED or decision.code is ErrorCode.NONE:
                 response = route.handle(context, request)
             else:
-                response = error_response(route, context, request, decision.code, None)
+                response = error_response(route, request, decision.code, None)
         except Exception as failure:
             response = failure_response(route, context, request, failure)
         if type(response) is not route.response_class:

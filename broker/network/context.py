@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from pylogd.broker.gate.gate import Gate
     from pylogd.broker.network.served import Handler
     from pylogd.broker.services import Services
     from pylogd.protocol.api import ApiKey
@@ -31,13 +32,13 @@ class ClientConnection(Protocol):
     #: As the client calls itself in ApiVersions.
     client_software_name: str
     client_software_version: str
+    #: Every request passes it, what an Envelope carries as well.
+    gate: Gate
+    #: The APIs of this listener.
+    supported: Mapping[ApiKey, Handler]
 
     def __hash__(self) -> int:
         """It may be a key: which connection carried a broker's heartbeats?"""
-
-    @property
-    def supported(self) -> Mapping[ApiKey, Handler]:
-        """The APIs of this listener."""
 
     def admitted(self) -> None:
         """The request that held up everything behind it is under way: the next one may work ahead of its reply."""

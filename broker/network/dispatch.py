@@ -127,7 +127,7 @@ class Dispatcher:
         return made
 
 
-def error_response(route: Route, ctx: RequestContext, request: Any, code: ErrorCode, message: str | None) -> Any:
+def error_response(route: Route, request: Any, code: ErrorCode, message: str | None) -> Any:
     """The response that carries an error which concerns the whole request."""
     response = failures.error_response(request, route.version, code, message)
     if response is None:
@@ -140,7 +140,7 @@ def failure_response(route: Route, ctx: RequestContext, request: Any, failure: B
     if isinstance(failure, KafkaError):
         # Only a message that says more than the code reaches the client.
         message = None if failure.message == failure.code.message else failure.message
-        return error_response(route, ctx, request, failure.code, message)
+        return error_response(route, request, failure.code, message)
     if isinstance(failure, CloseConnection | ProtocolError):
         raise failure
     logger.error(
@@ -151,4 +151,4 @@ def failure_response(route: Route, ctx: RequestContext, request: Any, failure: B
         ctx.connection.peer,
         exc_info=failure,
     )
-    return error_response(route, ctx, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)
+    return error_response(route, request, ErrorCode.UNKNOWN_SERVER_ERROR, None)

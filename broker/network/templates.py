@@ -66,9 +66,9 @@ class Templates(ABC):
 
     @abstractmethod
     def run(self, view: memoryview, start: int, end: int, out: bytearray, room: int, size_max: int) -> int:
-        """Answer the requests at the beginning of view[start:end] that match, as long as they do. Replies go to `out`,
-        or to the connection's pending ones, of which there may be `room` more. Returns where the first other request
-        starts."""
+        """Answer requests at the beginning of view[start:end] that match: one or more, up to some limit. Replies go to
+        `out`, or to the connection's pending ones, of which there may be `room` more. Returns where the next request
+        starts; that is `start` when the first one does not match."""
 
     @abstractmethod
     def forget(self) -> None:
@@ -134,6 +134,8 @@ class Form(Protocol):
     """One remembered request."""
 
     layout: Layout
+    #: Who sent it: the client id is one of its fixed bytes.
+    caller: Caller
 
     def may_act(self, values: tuple[Any, ...]) -> bool:
         """Whether everything is as it was when it was learnt, so that a repetition with these values can be answered
@@ -198,7 +200,7 @@ class FixedTemplates(Templates, Generic[F]):
         if values is None or not form.may_act(values):
             return start
         self._misses = 0
-        throttle_ms = self._gate.admit_again(self._connection.caller, self._route.key, size)
+        throttle_ms = self._gate.admit_again(form.caller, self._route.key, size)
         form.act(correlation_id, values, throttle_ms)
         return stop
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from pylogd.broker.network.templates import RepeatingConnection
     from pylogd.protocol.messages.produce import ProduceRequest
     from pylogd.replication.partition import Partition
+    from pylogd.rpc.caller import Caller
     from pylogd.storage.log.log import AppendInfo
 
 _int32 = Struct(">i").unpack_from
@@ -44,6 +45,7 @@ class ProduceForm:
 
     __slots__ = (
         "acks",
+        "caller",
         "flexible",
         "has_log_start",
         "index",
@@ -60,7 +62,9 @@ class ProduceForm:
         "version",
     )
 
-    def __init__(self, route: Route, partition: Partition, request: ProduceRequest) -> None:
+    def __init__(self, caller: Caller, route: Route, partition: Partition, request: ProduceRequest) -> None:
+        #: Who sent it: the client id is part of the name.
+        self.caller = caller
         self.route = route
         self.version = route.version
         self.flexible = route.request_tagged

@@ -172,7 +172,7 @@ class RepeatedProduce(Templates):
         if name is not None and self._makes_room(len(name)):
             known = self._forms.get(name)
             if known is None or known.partition is not partition:
-                self._forms[name] = ProduceForm(route, partition, request)
+                self._forms[name] = ProduceForm(context.caller, route, partition, request)
 
     def _makes_room(self, name_bytes: int) -> bool:
         """Whether a name of this length is to be remembered; those of another length are given up for it."""
@@ -227,7 +227,7 @@ class RepeatedProduce(Templates):
             start = stop
             count += 1
             if meters:
-                throttle_ms = gate.admit_again(connection.caller, self._route.key, size)
+                throttle_ms = gate.admit_again(form.caller, self._route.key, size)
             waits = form.partition.must_wait(form.acks, info.last_offset)
             if waits or pending:
                 self._queue(form, correlation_id, info, waits, throttle_ms)

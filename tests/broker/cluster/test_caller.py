@@ -10,9 +10,13 @@ import pytest
 from pylogd.broker.admin.topic_creation import TopicCreation
 from pylogd.broker.cluster import controller_listener, forwarding
 from pylogd.broker.cluster.local_channel import LocalChannel
+from pylogd.broker.gate.gate import Decision, Gate, Resource
 from pylogd.broker.network.context import RequestContext
 from pylogd.config.broker import BrokerConfig
 from pylogd.controller.served_apis import NOBODY, ControllerContext
+from pylogd.protocol.api import ApiKey
+from pylogd.protocol.errors import ErrorCode
+from pylogd.protocol.framing import decode_response, decode_response_header
 from pylogd.protocol.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from pylogd.rpc import envelope
 from pylogd.rpc.caller import Caller
@@ -49,11 +53,11 @@ def route(controller: Any) -> RoutedChannel:
     return RoutedChannel(network, find=lambda: None, bootstrap=[], local=LocalChannel(controller))
 
 
-def listen(controller: Controller, request: Any, version: int, caller: Caller) -> Any:
+def listen(controller: Controller, request: Any, version: int, caller: Caller, gate: Gate | None = None) -> Any:
     """A request that comes in on the controller's listener."""
-    connection: Any = object()
+    connection: Any = SimpleNamespace(gate=gate or Gate())
     ctx = RequestContext(version, caller, 1, connection, SimpleNamespace(controller=controller))
-    asyncio.run(_await(controller_listener.handle(ctx, request)))
+    connection.answer = asyncio.run(_await(controller_listener.handle(ctx, request)))
     return connection
 
 
@@ -72,6 +76,25 @@ def test_in_an_envelope(controller: Controller) -> None:
     broker = Caller("User:broker", "broker-2-forwarding", "10.0.0.2", "CONTROLLER")
     listen(controller, envelope.wrap(REQUEST, 7, CLIENT, 5), 0, broker)
     assert controller.asked_by() == (CLIENT._replace(listener="CONTROLLER"), True)
+
+
+class _Refusing(Gate):
+    def admit(self, caller: Caller, api: ApiKey, resources: tuple[Resource, ...], size: int) -> Decision:
+        self.asked = (caller, api, size)
+        return Decision(ErrorCode.CLUSTER_AUTHORIZATION_FAILED, 90)
+
+
+def test_what_an_envelope_carries_passes_the_gate(controller: Controller) -> None:
+    gate = _Refusing()
+    broker = Caller("User:broker", "broker-2-forwarding", "10.0.0.2", "CONTROLLER")
+    wrapped = envelope.wrap(REQUEST, 7, CLIENT, 5)
+    answer = listen(controller, wrapped, 0, broker, gate).answer
+    assert gate.asked == (CLIENT._replace(listener="CONTROLLER"), ApiKey(REQUEST.API_KEY), len(wrapped.request_data))
+    assert not controller.contexts
+    _, position = decode_response_header(REQUEST.API_KEY, 7, memoryview(answer.response_data))
+    response = decode_response(REQUEST.API_KEY, 7, memoryview(answer.response_data), position)
+    assert [topic.error_code for topic in response.topics] == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED]
+    assert response.throttle_time_ms == 90
 
 
 def test_in_one_process(controller: Controller) -> None:

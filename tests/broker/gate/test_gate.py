@@ -38,6 +38,7 @@ class WatchedGate(Gate):
         self.decision = Decision()
         #: (API, "full" or "again", number of requests)
         self.passed: list[tuple[ApiKey, str, int]] = []
+        self.again: list[Caller] = []
         self.seen: list[tuple[Caller, ApiKey, tuple[Resource, ...]]] = []
 
     def admit(self, caller: Caller, api: ApiKey, resources: tuple[Resource, ...], size: int) -> Decision:
@@ -48,6 +49,7 @@ class WatchedGate(Gate):
 
     def admit_again(self, caller: Caller, api: ApiKey, size: int, requests: int = 1) -> int:
         super().admit_again(caller, api, size, requests)
+        self.again.append(caller)
         self.passed.append((api, "again", requests))
         return self.decision.throttle_ms
 
@@ -171,6 +173,25 @@ def test_a_throttle_time_reaches_the_replies(node: DataNode, gate: WatchedGate, 
         after = repeat(client, node, api, version)
     assert [each.throttle_time_ms for each in (before, *throttled, after)] == [0, 250, 250, 250, 0]
     assert all(_codes(each) == [0] for each in (before, *throttled, after))
+
+
+def test_a_repetition_is_admitted_for_who_sent_it(node: DataNode, gate: WatchedGate) -> None:
+    """Several clients may share a connection, as behind a proxy."""
+
+    def ask(client_id: str, request: Any, version: int) -> None:
+        client.client_id = client_id
+        client.ask(request, version)
+
+    with node.client() as client:
+        ask("one", produce(), 9)
+        ask("two", produce(), 9)
+        ask("two", commit(7), 8)
+        ask("six", MetadataRequest(topics=[]), 9)
+        gate.say(throttle_ms=1)
+        for client_id in ("one", "two", "one"):
+            ask(client_id, produce(), 9)
+        ask("two", commit(8), 8)
+    assert [caller.client_id for caller in gate.again] == ["one", "two", "one", "two"]
 
 
 def test_a_throttle_time_is_told_once(node: DataNode, gate: WatchedGate) -> None:
