@@ -13,7 +13,7 @@ full comes first in the next.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol
 
 from pylogd.broker.fetch.fetch_plan import FetchParams, FetchPlanner, Plan, note_progress
 from pylogd.protocol.errors import KafkaError
@@ -21,6 +21,13 @@ from pylogd.protocol.errors import KafkaError
 if TYPE_CHECKING:
     from pylogd.broker.fetch.fetch_sessions import FetchTarget, Key
     from pylogd.replication.partition import Partition
+
+
+class WaitingPoll(Protocol):
+    """A follower's Fetch that waits: a `FollowerPoll`, or a form that stands for one."""
+
+    def schedule(self) -> None:
+        """Some partition of the session moved; others may in the same turn."""
 
 
 class _Watch:
@@ -80,7 +87,7 @@ class FollowerView:
         #: When the session was last used.
         self.fetched_ms = 0
         #: The long poll that waits, if any.
-        self.poll: Any = None
+        self.poll: WaitingPoll | None = None
         self._watches: dict[Key, _Watch] = {}
 
     def watches(self, target: FetchTarget, partition: Partition) -> bool:

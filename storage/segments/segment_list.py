@@ -54,10 +54,6 @@ class Segments:
         first = max(bisect_right(self._bases, start) - 1, 0)
         return self._segments[first : bisect_left(self._bases, end)] if start < end else []
 
-    def contains(self, base_offset: int) -> bool:
-        slot = bisect_left(self._bases, base_offset)
-        return slot < len(self._bases) and self._bases[slot] == base_offset
-
     @property
     def first(self) -> Segment:
         return self._segments[0]

@@ -106,8 +106,7 @@ class ConsumerProtocol:
             return
         joining = request.member_epoch == JOINING
         group_id = request.group_id
-        before = self.groups.groups.get(group_id)
-        group, become = self._find_or_create(group_id, joining)
+        group, become, unsettled = self._find_or_create(group_id, joining)
         self.check_size(group, request.member_id)
         member_id = request.member_id or self.new_id()
         owned = reported(request.topic_partitions)
@@ -140,8 +139,6 @@ class ConsumerProtocol:
             # It was heard of, even if what it brings cannot be written now.
             self.fencing.expect_heartbeat(effects, group_id, updated)
         become(effects)
-        # The classic members who were about to share the partitions anew still wait for that.
-        unsettled = isinstance(before, ClassicGroup) and before.is_rebalancing
         updated = self.steps.take_step(effects, group_id, member, updated, replaced, owned, unsettled=unsettled)
         if joining:
             self.fencing.expect_heartbeat(effects, group_id, updated)
@@ -162,18 +159,19 @@ class ConsumerProtocol:
             )
         effects.answer(reply, response)
 
-    def _find_or_create(self, group_id: str, create: bool) -> tuple[ConsumerGroup, Callable[[Effects], None]]:
-        """The group, and what has to be written to make it so."""
+    def _find_or_create(self, group_id: str, create: bool) -> tuple[ConsumerGroup, Callable[[Effects], None], bool]:
+        """The group, what has to be written to make it so, and whether its classic members were about to share the
+        partitions anew, and still wait for that."""
         group = self.groups.groups.get(group_id)
         if group is None:
             if not create:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Consumer group {group_id} not found.")
-            return ConsumerGroup(group_id), lambda effects: None
+            return ConsumerGroup(group_id), lambda effects: None, False
         if isinstance(group, ClassicGroup) and create:
             if group.is_empty:
-                return ConsumerGroup(group_id), group.write_tombstones
-            return self._upgrade.upgraded(group)
-        return self.groups.find(group_id), lambda effects: None
+                return ConsumerGroup(group_id), group.write_tombstones, False
+            return *self._upgrade.upgraded(group), group.is_rebalancing
+        return self.groups.find(group_id), lambda effects: None, False
 
     def check_size(self, group: ConsumerGroup, member_id: str) -> None:
         size_max: int = self.groups.config["group.consumer.max.size"]
