@@ -181,7 +181,7 @@ class Connection:
                 if known is not None and known is not tried:
                     done = self._repeat(known, view, start, end)
                     if done > start:
-                        start = done
+                        start, tried = done, None
                         continue
             (size,) = _size(view, start)
             body = start + 4
