@@ -20,7 +20,7 @@ from pylogd.spark_connector.pipelines import (
     Sink,
     Transform,
     Watermark,
-    append,
+    append_once,
     read_parquet,
     read_table,
     run,
@@ -53,7 +53,7 @@ class Saboteur:
         for name in ("move", "delete"):
             self._before(monkeypatch, Folder, name)
         self._before(monkeypatch, DataFrameWriter, "parquet")
-        write, send, step = Folder.write, append._send, runner._Run._step
+        write, send, step = Folder.write, append_once._send, runner._Run._step
 
         def cut_writing(this: Any, name: str, text: str) -> None:
             # The ledger's file is written before and after a table.
@@ -73,7 +73,7 @@ class Saboteur:
             self._strike("commit")
 
         monkeypatch.setattr(Folder, "write", cut_writing)
-        monkeypatch.setattr(append, "_send", cut_sending)
+        monkeypatch.setattr(append_once, "_send", cut_sending)
         monkeypatch.setattr(runner._Run, "_step", cut_step)
 
     def _before(self, monkeypatch: pytest.MonkeyPatch, owner: type, name: str) -> None:
@@ -229,7 +229,7 @@ def test_what_compaction_took_is_sent_again_with_what_follows_it(spark: Any) -> 
 
     def left(written: Any, *, compacted: bool) -> list[tuple[str, str]]:
         rows = frame(("a", "1"), ("b", "1"), ("a", "2"), ("c", "1"), ("a", "2"), ("b", "2")).coalesce(1)
-        found = append.remaining(rows, written, compacted=compacted).collect()
+        found = append_once.remaining(rows, written, compacted=compacted).collect()
         return [(row.key, row.value) for row in found]
 
     assert left(frame(("a", "1"), ("a", "2"), ("b", "1")), compacted=False) == [("c", "1"), ("a", "2"), ("b", "2")]
