@@ -66,10 +66,5 @@ class CommittedReplay:
 
 def _replay(data: bytes | bytearray, image: ClusterImage) -> Iterator[None]:
     for batch in decode_batches(data):
-        image.epoch = batch.epoch
-        if batch.control:
-            image.offset = batch.last_offset
-        else:
-            for offset, record in enumerate(batch.records, batch.base_offset):
-                image.replay(record, offset)
+        image.replay_batch(batch)
         yield

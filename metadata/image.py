@@ -11,7 +11,7 @@ EndTransaction, or never.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pylogd.metadata import feature_levels
 from pylogd.metadata.access import AccessImage
@@ -29,6 +29,9 @@ from pylogd.metadata.registrations import (
 from pylogd.metadata.replay_error import ReplayError
 from pylogd.protocol.messages import metadata_records as m
 from pylogd.protocol.schema import Message
+
+if TYPE_CHECKING:
+    from pylogd.metadata.record_batches import Batch
 
 TOPIC_RESOURCE = 2
 BROKER_RESOURCE = 4
@@ -124,6 +127,15 @@ class ClusterImage:
                     yield topic, index, partition
 
     # -- replay
+
+    def replay_batch(self, batch: Batch) -> None:
+        """Applies a batch of the metadata log. Control records are the quorum's own: only their place counts."""
+        self.epoch = batch.epoch
+        if batch.control:
+            self.offset = batch.last_offset
+        else:
+            for offset, record in enumerate(batch.records, batch.base_offset):
+                self.replay(record, offset)
 
     def replay(self, message: Message, offset: int) -> None:
         """Applies one record. Raises ReplayError when it cannot follow what was replayed before it."""

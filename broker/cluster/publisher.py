@@ -76,12 +76,7 @@ class MetadataPublisher:
         delta = image.delta = ImageDelta() if self._applying else None
         for data in batches:
             for batch in decode_batches(data):
-                image.epoch = batch.epoch
-                if batch.control:
-                    image.offset = batch.last_offset
-                else:
-                    for offset, record in enumerate(batch.records, batch.base_offset):
-                        image.replay(record, offset)
+                image.replay_batch(batch)
         image.delta = None
         if delta:
             self._publish(delta)
